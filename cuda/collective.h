@@ -21,11 +21,18 @@ struct collective;
 void collective_library(char *text, size_t size);
 int collective_version(void); /* 22809 */
 
-/* Called by one rank: write the id that all ranks of a new group need. */
+/* Ranks of a new group send their addresses to a root, the rank that made their id. True if a group
+ * can have several roots. Not collective; may differ between ranks. */
+bool collective_has_roots(void);
+
+/* Called by each root: write its id. */
 const char *collective_id(void *id);
 
-/* Collective: return when all `size` ranks have joined, on the current device. */
-const char *collective_open(const void *id, int rank, int size, struct collective **opened);
+/* Collective: return when all `size` ranks have joined, on the current device. `ids` is the same on
+ * all ranks: `roots` ids, each made by the first rank of a block of ranks, in the order of the
+ * blocks. The first size % roots blocks have one rank more than the others. */
+const char *collective_open(const void *ids, int roots, int rank, int size,
+                            struct collective **opened);
 /* Collective; called after all other calls. */
 void collective_close(struct collective *collective);
 

@@ -38,6 +38,12 @@ void collective_library(char *text, size_t size)
     snprintf(text, size, "NCCL %d.%d.%d", version / 10000, version / 100 % 100, version % 100);
 }
 
+/* With NCCL_COMM_ID, rank 0 uses one root only, whatever the other ranks use. */
+bool collective_has_roots(void)
+{
+    return NCCL_VERSION_CODE >= NCCL_VERSION(2, 23, 0) && getenv("NCCL_COMM_ID") == NULL;
+}
+
 const char *collective_id(void *id)
 {
     static_assert(sizeof(ncclUniqueId) == COLLECTIVE_ID_BYTES, "NCCL's id has another size");
@@ -48,15 +54,21 @@ const char *collective_id(void *id)
  * supervises the time (comm_nccl.cu). With NCCL_RUNTIME_CONNECT=0 (src/comm/mpi.c) all connections
  * except those of all-to-alls are made here instead of in the first collectives, which would block
  * there. */
-const char *collective_open(const void *id, int rank, int size, struct collective **opened)
+const char *collective_open(const void *ids, int roots, int rank, int size,
+                            struct collective **opened)
 {
     struct collective *collective = (struct collective *)calloc(1, sizeof *collective);
     ENSURE_MEMORY(collective != NULL, "no memory for a group of GPUs");
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 1;
-    const char *failed = failure(
-        ncclCommInitRankConfig(&collective->comm, size, *(const ncclUniqueId *)id, rank, &config),
-        NULL);
+    ncclUniqueId *id = (ncclUniqueId *)ids;
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 23, 0)
+    const ncclResult_t result =
+        ncclCommInitRankScalable(&collective->comm, size, rank, roots, id, &config);
+#else
+    const ncclResult_t result = ncclCommInitRankConfig(&collective->comm, size, *id, rank, &config);
+#endif
+    const char *failed = failure(result, NULL);
     collective->rank = rank;
     collective->size = size;
     CUDA_CHECK(cudaGetDevice(&collective->device));

@@ -14,8 +14,9 @@
 #include "watch.h"
 
 extern "C" {
-#include "options/option_types.h"
+#include "base/base.h"
 #include "base/clock.h"
+#include "options/option_types.h"
 }
 
 /* Collectives in flight; flat_gather.c has a few per unit at most. */
@@ -351,25 +352,59 @@ static void watch_leave(struct nccl_group *group)
 
 /* ---- Opening */
 
+static const char opening[] = "NCCL's start";
+
+/* Return the number of roots (collective.h): one per 128 ranks if NCCL supports several. One root
+ * would accept a connection of each rank, one after the other. Collective. */
+static int roots_agree(const struct nccl_group *group)
+{
+    enum { ROOT_RANKS = 128 };
+    int64_t roots = round_up_division(comm_scaled_ranks(group->comm.size), ROOT_RANKS);
+    roots = collective_has_roots() ? smaller(roots, group->comm.size) : 1;
+    comm_broadcast(group->host, &roots, 1, COMM_INT64, 0);
+    return (int)roots;
+}
+
+/* Return the ids of all roots, to be freed by the caller; NULL if NCCL cannot start. Collective. */
+static unsigned char *ids_gather(const struct nccl_group *group, int roots, struct error *error)
+{
+    unsigned char *ids = (unsigned char *)allocate((size_t)roots, COLLECTIVE_ID_BYTES);
+    const char *failed = NULL;
+    for (int root = 0; root < roots; root++) {
+        int64_t first, count;
+        cut_evenly(group->comm.size, roots, root, &first, &count);
+        if (group->comm.rank == first)
+            failed = collective_id(ids + root * COLLECTIVE_ID_BYTES);
+    }
+    if (failed != NULL)
+        error_set(error, ERROR_PEER, "%s does not start: %s; set NCCL_DEBUG=INFO for details",
+                  opening, failed);
+    if (!comm_agree(group->host, error)) {
+        free(ids);
+        return NULL;
+    }
+    /* Each id is zero on all ranks except its root. */
+    comm_all_reduce(group->host, ids, roots * (COLLECTIVE_ID_BYTES / (int64_t)sizeof(int64_t)),
+                    COMM_INT64, COMM_SUM);
+    return ids;
+}
+
 /* Return false if NCCL cannot start. Later failures, which other ranks may not notice, end the job.
  */
 static bool group_connect(struct nccl_group *group, struct error *error)
 {
-    unsigned char id[COLLECTIVE_ID_BYTES] = {0};
     struct guard guard;
-    static const char opening[] = "NCCL's start";
-    const char *failed = group->comm.rank == 0 ? collective_id(id) : NULL;
-    if (failed != NULL)
-        error_set(error, ERROR_PEER, "%s does not start: %s; set NCCL_DEBUG=INFO for details",
-                  opening, failed);
-    if (!comm_agree(group->host, error))
+    const int roots = roots_agree(group);
+    unsigned char *ids = ids_gather(group, roots, error);
+    if (ids == NULL)
         return false;
-    comm_broadcast(group->host, id, sizeof id, COMM_BYTE, 0);
     comm_entered(group->host, group->started = group->queued = group->over = 1);
     const double begin = clock_now();
     guard_begin(&guard, group, 1, opening);
-    failed = collective_open(id, group->comm.rank, group->comm.size, &group->collective);
+    const char *failed =
+        collective_open(ids, roots, group->comm.rank, group->comm.size, &group->collective);
     guard_end(&guard);
+    free(ids);
     if (failed != NULL) {
         pthread_mutex_lock(&watch.lock);
         comm_give_up(group->host, 1, opening, clock_now() - begin, failed, groups_abort);

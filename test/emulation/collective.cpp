@@ -18,6 +18,7 @@
 #include <new>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string_view>
 #include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
@@ -32,6 +33,7 @@ struct marks {
     alignas(64) std::atomic<uint64_t> put;
     alignas(64) std::atomic<uint64_t> taken;
     std::atomic<uint64_t> call;          /* call_signature of the newest chunk */
+    std::atomic<uint64_t> ids;           /* hash of the ids of all roots */
     std::atomic<bool> aborted, connects; /* connects: the first all-to-all was called */
 };
 
@@ -65,6 +67,11 @@ int collective_version(void)
 void collective_library(char *text, size_t size)
 {
     snprintf(text, size, "emulated NCCL");
+}
+
+bool collective_has_roots(void)
+{
+    return collective_version() >= 22300;
 }
 
 const char *collective_id(void *id)
@@ -129,10 +136,35 @@ static void must_not_be_aborted(const struct collective *collective)
         emulated_fault("a communicator is used after its abort");
 }
 
-/* All ranks have joined when all have written and read an empty chunk. */
-const char *collective_open(const void *id, int rank, int size, struct collective **opened)
+/* Return the block of ranks that have the same root. */
+static int block_of(int rank, int roots, int size)
 {
-    const char *name = (const char *)id;
+    const int each = size / roots, more = size % roots;
+    return rank < more * (each + 1) ? rank / (each + 1) : (rank - more) / each;
+}
+
+/* Fault unless the first rank of each block made its id, and all ranks have the same ids. */
+static void ids_check(const struct collective *collective, const char *ids, int roots)
+{
+    const int rank = collective->rank, block = block_of(rank, roots, collective->size);
+    char own[64];
+    snprintf(own, sizeof own, "/vittrain-emulated-%d-", (int)getpid());
+    const bool is_own = strncmp(ids + block * COLLECTIVE_ID_BYTES, own, strlen(own)) == 0;
+    if (is_own != (rank == 0 || block_of(rank - 1, roots, collective->size) != block))
+        emulated_fault("the id of block %d is not of its first rank", block);
+    for (int other = 0; other < collective->size; other++)
+        if (marks_of(collective, other)->ids.load() != marks_of(collective, rank)->ids.load())
+            emulated_fault("ranks have different ids");
+    if (rank == 0 && roots > 1)
+        fprintf(stderr, "emulated NCCL: %d roots\n", roots);
+}
+
+/* All ranks have joined when all have written and read an empty chunk. */
+const char *collective_open(const void *ids, int roots, int rank, int size,
+                            struct collective **opened)
+{
+    const char *name = (const char *)ids;
+    const std::string_view all(name, (size_t)roots * COLLECTIVE_ID_BYTES);
     struct collective *collective = new struct collective();
     collective->rank = rank;
     collective->size = size;
@@ -149,9 +181,11 @@ const char *collective_open(const void *id, int rank, int size, struct collectiv
     ENSURE(memory != MAP_FAILED, "no shared memory for collectives");
     close(file);
     collective->memory = (unsigned char *)memory;
+    marks_of(collective, rank)->ids.store(std::hash<std::string_view>()(all));
     marks_of(collective, rank)->put.store(1);
     while (!all_have(collective, &marks::put, 1))
         pause_shortly();
+    ids_check(collective, name, roots);
     marks_of(collective, rank)->taken.store(1);
     collective->chunks = 1;
     shm_unlink(name); /* the first rank removes the name; it is not needed any more */

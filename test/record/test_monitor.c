@@ -23,7 +23,7 @@ static int folder_number; /* each test has a folder in the shared one */
 static char folder[600], root[600], table[700];
 static struct nvml *nvml;
 static _Atomic(const char *) condition = ""; /* fault of the fake GPU */
-static struct comm *node; /* each rank is on a node of its own */
+static struct comm *node;                    /* each rank is on a node of its own */
 
 /* Set the environment in the thread that reads it. */
 static void gpu_sensors(struct device *device, struct sensor_reading *reading)
@@ -120,11 +120,8 @@ static void gpu_open(const char *first_condition)
 
 static struct monitor_setup some_setup(void)
 {
-    return (struct monitor_setup){.world = world,
-                                  .node = node,
-                                  .folder = folder,
-                                  .seconds = 0.1,
-                                  .root = root};
+    return (struct monitor_setup){
+        .world = world, .node = node, .folder = folder, .seconds = 0.1, .root = root};
 }
 
 /* Open a monitor with the fake GPU and redirect the output of this rank. */
