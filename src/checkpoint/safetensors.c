@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* Reads and writes weights in blocks. Each of the model's tensors has a source in the file. On a
- * mesh rank 0 reads and broadcasts the blocks, or gathers and writes them. */
+ * mesh rank 0 reads and broadcasts the blocks, or gathers and writes the units. */
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
@@ -590,54 +590,45 @@ void safetensors_output_close(struct safetensors_output *output, struct error *e
     free(output->part);
 }
 
-/* Collective. Gather parameters [begin, begin + count) of unit u into rank 0's `block`, from the
- * first replica of each shard. `ranks` is the result of vector_ranks. */
-static void gather(const struct flat_model *flat, const int *ranks, int u, int64_t begin,
-                   int64_t count, float *block)
+/* Collective over the shard group. Gather the parameters of a unit into rank 0's `whole`, in slices
+ * of all shards that fit in `slice` [VECTOR_BLOCK]. */
+static void unit_gather(const struct flat_model *flat, int u, float *slice, float *whole)
 {
-    const int64_t shard_count = flat->buffers[u].shard_count;
-    struct comm *world = flat->mesh->world;
-    for (int shard = 0; shard < flat->mesh->shard->size; shard++) {
-        const int owner = ranks[shard * flat->mesh->replica->size];
-        int64_t length;
-        const int64_t first =
-            vector_overlap(begin, count, shard * shard_count, shard_count, &length);
-        float *part = block + (first - begin);
-        const size_t bytes = (size_t)length * sizeof(float);
-        if (length == 0)
-            continue;
-        if (owner == world->rank)
-            vector_copy(flat, u, FLAT_MASTER, first, length, part);
-        if (owner == world->rank && owner != 0)
-            comm_send(world, part, bytes, 0);
-        else if (world->rank == 0 && owner != 0)
-            comm_receive(world, part, bytes, owner);
+    const int64_t shard = flat->buffers[u].shard_count, shards = flat->mesh->shard->size;
+    for (int64_t done = 0, count; done < shard; done += count) {
+        count = smaller(shard - done, VECTOR_BLOCK / shards);
+        vector_copy(flat, u, FLAT_MASTER, flat->buffers[u].shard_begin + done, count,
+                    slice + flat->mesh->shard->rank * count);
+        comm_all_gather(flat->mesh->shard, slice, count, COMM_FP32);
+        for (int64_t from = 0; whole != NULL && from < shards; from++)
+            memcpy(whole + from * shard + done, slice + from * count,
+                   (size_t)count * sizeof *whole);
     }
 }
 
-/* After an error on rank 0 the other ranks still send, as they do not know of it. */
+/* After an error on rank 0 the other ranks still take part, as they do not know of it. */
 bool safetensors_write(const char *path, const struct flat_model *flat, const char *metadata,
                        struct error *error)
 {
-    struct comm *world = flat->mesh->world;
+    const struct mesh *mesh = flat->mesh;
+    struct comm *world = mesh->world;
     struct safetensors_output output;
     if (world->rank == 0)
         error_defer(safetensors_output_open(&output, path, flat->buffers[0].unit, flat->count,
                                             metadata, error));
     if (!comm_agree(world, error))
         return false;
-    OWNED int *ranks = vector_ranks(flat->mesh);
-    OWNED float *block = allocate(VECTOR_BLOCK, sizeof *block);
-    for (int u = 0; u < flat->count; u++)
-        for (int t = 0; t < flat->buffers[u].unit->tensor_count; t++) {
-            const struct unit_tensor *tensor = &flat->buffers[u].unit->tensors[t];
-            for (int64_t done = 0; done < tensor->count; done += VECTOR_BLOCK) {
-                const int64_t count = smaller(tensor->count - done, VECTOR_BLOCK);
-                gather(flat, ranks, u, tensor->offset + done, count, block);
-                if (world->rank == 0)
-                    safetensors_output_append(&output, block, count, error);
-            }
-        }
+    const bool gathers = mesh->replica->rank == 0; /* the shard group of rank 0 */
+    OWNED float *slice = allocate(gathers ? VECTOR_BLOCK : 0, sizeof *slice);
+    for (int u = 0; gathers && u < flat->count; u++) {
+        const struct unit *unit = flat->buffers[u].unit;
+        OWNED float *whole =
+            world->rank == 0 ? allocate((size_t)flat->buffers[u].padded, sizeof *whole) : NULL;
+        unit_gather(flat, u, slice, whole);
+        for (int t = 0; whole != NULL && t < unit->tensor_count; t++)
+            safetensors_output_append(&output, whole + unit->tensors[t].offset,
+                                      unit->tensors[t].count, error);
+    }
     if (world->rank == 0)
         safetensors_output_close(&output, error);
     return comm_agree(world, error);

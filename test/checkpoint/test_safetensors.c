@@ -20,6 +20,16 @@ static const struct fixture_shape usual = {.width = 8, .side = 4, .classes = 3, 
 
 /* ---- files of this program ---- */
 
+static const struct comm_backend *real_backend;
+static int gathers;
+
+static struct comm_request *count_gathers(struct comm *comm, const struct comm_call *call)
+{
+    gathers += call->action == COMM_ALL_GATHER;
+    assert_true(call->count * comm->size <= VECTOR_BLOCK);
+    return real_backend->start(comm, call);
+}
+
 static void write_on_one_read_on_other(int from_shard, int to_shard,
                                        const struct fixture_shape *shape)
 {
@@ -27,8 +37,14 @@ static void write_on_one_read_on_other(int from_shard, int to_shard,
     const char *path = folder_path("a.safetensors");
     FIXTURE(from, from_shard, shape, 1, false);
     FIXTURE(to, to_shard, shape, 0, true);
+    struct comm_backend counting = *from.mesh.shard->backend;
+    real_backend = from.mesh.shard->backend;
+    counting.start = count_gathers;
+    gathers = 0;
     fixture_fill(&from, 7);
+    from.mesh.shard->backend = &counting;
     assert_ok(safetensors_write(path, &from.flat, NULL, &error), &error);
+    from.mesh.shard->backend = real_backend;
     assert_ok(safetensors_read(path, true, &to.flat, &error), &error);
     assert_int_equal(fixture_total(fixture_wrong(&to, 7, FLAT_MASTER, FLAT_MASTER)), 0);
     assert_int_equal(fixture_total(fixture_wrong(&to, 7, FLAT_AVERAGE, FLAT_MASTER)), 0);
@@ -42,6 +58,7 @@ TEST_WITH(test_any_mesh_reads_what_any_mesh_wrote, fixture_folder_make, fixture_
             if (world->size % from == 0 && world->size % to == 0)
                 write_on_one_read_on_other(from, to, &usual);
     write_on_one_read_on_other(world->size, 1, &large);
+    assert_int_equal(gathers, FIXTURE_UNITS + 1); /* the block in two slices */
 }
 
 /* ---- files of the safetensors package ---- */
