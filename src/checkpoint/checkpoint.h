@@ -115,17 +115,26 @@ MUST_CHECK bool checkpoint_deck_parse(const char *text, const char *path, struct
 /* ---- writing */
 
 /* Writes the checkpoints of a run, in the foreground or in the background of the next steps. In the
- * background a rank first copies its pieces to a snapshot, in the order of its device's stream.
+ * background a rank first copies its shares to a snapshot, in the order of its device's stream.
  * Then a thread computes checksums, writes and syncs while training continues. The thread calls
  * neither MPI nor HDF5: the main threads do, at steps where all ranks know that all threads are
  * idle. */
 struct checkpoint_writer;
 
-/* Size in bytes of the largest snapshot of any rank. All snapshots together are as large as the
- * file, since ranks that hold the same shard divide it. */
-size_t checkpoint_snapshot_bytes(const struct flat_model *flat);
+/* The division of a checkpoint among the ranks, with WRITERS_ALL. A shard of at least 1 MiB (of one
+ * vector) is divided among its replicas into ranges of at least 1 MiB. As many shorter shards as
+ * fit in 1 MiB are one range; their ranks send it to one of them. The ranks write the ranges of all
+ * units in turn, in pieces of at most 4 MiB. */
+struct checkpoint_division {
+    int64_t pieces;        /* rows of all tables of pieces */
+    int64_t writers;       /* ranks that write pieces */
+    size_t snapshot_bytes; /* of the largest snapshot of any rank */
+};
 
-/* snapshot: pinned host memory of checkpoint_snapshot_bytes, owned by the caller. If it is NULL, or
+/* Not collective. The result is the same on all ranks. */
+struct checkpoint_division checkpoint_divide(const struct flat_model *flat);
+
+/* snapshot: pinned host memory of snapshot_bytes, owned by the caller. If it is NULL, or
  * target->writers is WRITERS_NODE0, all checkpoints are written in the foreground. */
 struct checkpoint_writer *checkpoint_writer_open(const struct checkpoint_target *target,
                                                  const struct flat_model *flat, float *snapshot);

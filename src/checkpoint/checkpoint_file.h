@@ -18,7 +18,7 @@
 enum { VECTOR_BLOCK = 1 << 20 };
 
 /* Elements [begin, begin + count) of a unit, at most VECTOR_BLOCK, written by one rank; and their
- * CRC32C in the vector of each kind (0 if there is none). */
+ * CRC32C in the vector of each kind (0 if there is none). They may be of several shards. */
 struct checkpoint_piece {
     int64_t begin, count;
     uint32_t crc[FLAT_VECTORS];
@@ -133,14 +133,23 @@ struct checkpoint_part {
     struct checkpoint_contents contents;
     char *path, *final_path;
     int descriptor;  /* of the file on a disk; -1: not open on this rank */
-    int *owner;      /* [piece_count]: the rank that holds the piece and computes its checksum */
+    int *rank_at;    /* [ranks]: vector_ranks */
+    int *writer;     /* [piece_count]: mesh position of the rank that joins the piece, computes its
+                      * checksum and sends it to its receiver */
     int *receiver;   /* [ranks]: gets the pieces of each rank; itself: they are not sent */
-    float *snapshot; /* the owned pieces in the order of checkpoint_next, or NULL */
+    float *snapshot; /* in the order of checkpoint_next the pieces that this rank joins, and its
+                      * parts of other pieces; or NULL */
     unsigned char *mapped; /* the file in memory, or NULL */
 };
 
+/* Return the rank that joins a piece. */
+static inline int checkpoint_piece_writer(const struct checkpoint_part *part, int64_t p)
+{
+    return part->rank_at[part->writer[p]];
+}
+
 /* Collective. Set `contents`, which are the same on all ranks, except for the text of algorithms,
- * paths and `owner` without creating a file; each rank is its receiver. */
+ * paths and writers without creating a file; each rank is its receiver. */
 void checkpoint_part_plan(struct checkpoint_part *part, const char *directory,
                           const struct flat_model *flat, const struct checkpoint_order *order);
 
@@ -149,9 +158,9 @@ void checkpoint_part_plan(struct checkpoint_part *part, const char *directory,
 MUST_CHECK bool checkpoint_part_frame(struct checkpoint_part *part, int descriptor, bool reserves,
                                       struct error *error);
 
-/* Write the vectors of all pieces that this rank owns or receives, with their checksums: from the
- * snapshot or the model to the mapped file, or to the file on the disk on the ranks that receive
- * them. Collective if pieces are sent; also after an error. */
+/* Write the vectors of all pieces that this rank receives, with their checksums: from the snapshot
+ * or the model to the mapped file, or to the file on the disk. The pieces of a snapshot are joined.
+ * Without a snapshot, or if pieces are sent to receivers, it is collective; also after an error. */
 void checkpoint_part_write(struct checkpoint_part *part, struct error *error);
 
 /* Collective. Combine the checksums that the ranks computed, on all ranks. */
@@ -166,8 +175,9 @@ MUST_CHECK bool checkpoint_contents_read(const char *path, struct comm *world, i
                                          struct checkpoint_contents *contents, struct error *error);
 
 /* Collective. Read the vectors that flat has, with weights_only no moments, and verify their
- * checksums. Each rank reads its shard, whose padding becomes zero. by_all: each rank reads; else
- * rank 0 reads for all. Without flat the ranks divide all vectors, which are only verified. */
+ * checksums. Each rank gets its shard, whose padding becomes zero. by_all: each block is read by
+ * one of the ranks that need it, which sends it to the others; else rank 0 reads all. Only ranks
+ * that read open the file. Without flat the ranks divide all vectors, which are only verified. */
 MUST_CHECK bool checkpoint_vectors_read(const char *path, bool by_all, struct comm *world,
                                         const struct checkpoint_contents *contents,
                                         const struct flat_model *flat, bool weights_only,

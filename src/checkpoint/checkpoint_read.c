@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* Rank 0 reads the frame and compares it with the model. Then each rank reads the pieces of its
- * shard and verifies their checksums. If the folder is private to rank 0's node, rank 0 reads and
- * broadcasts each piece. */
+/* Rank 0 reads the frame and compares it with the model. Then the ranks read the pieces and verify
+ * their checksums: each piece is read by one of the ranks whose shards contain it, which sends it
+ * to the others. If the folder is private to rank 0's node, rank 0 reads and broadcasts each piece.
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <stddef.h>
@@ -153,33 +154,107 @@ static bool is_loaded(const struct flat_model *flat, enum flat_vector kind, bool
            (!weights_only || kind == FLAT_MASTER || kind == FLAT_AVERAGE);
 }
 
-bool checkpoint_vectors_read(const char *path, bool by_all, struct comm *world,
-                             const struct checkpoint_contents *contents,
-                             const struct flat_model *flat, bool weights_only, struct error *error)
+/* The vectors of a file while they are read. */
+struct vectors {
+    const char *path;
+    int descriptor; /* -1: this rank has read nothing */
+    const struct checkpoint_contents *contents;
+    const struct flat_model *flat; /* NULL: the vectors are only verified */
+    bool weights_only;
+    float *own, *other; /* a block that this rank has read, and one of another rank */
+};
+
+/* checkpoint_next without the kinds that are not loaded. */
+static bool vectors_next(const struct vectors *vectors, struct checkpoint_block *block)
 {
-    const bool reads = by_all || world->rank == 0;
-    const int descriptor = reads ? open(path, O_RDONLY | O_CLOEXEC) : -1;
-    OWNED float *staging = allocate(VECTOR_BLOCK, sizeof *staging);
-    if (reads && descriptor < 0)
-        durable_unreadable(error, ERROR_CHECKPOINT, path, errno);
-    for (struct checkpoint_block block = {.u = 0}; checkpoint_next(contents, &block);) {
-        const struct checkpoint_piece *piece = block.piece;
-        int64_t length = block.p % world->size == world->rank; /* without flat: verified here */
-        if (flat != NULL && !is_loaded(flat, block.kind, weights_only))
-            continue;
-        if (flat != NULL)
-            vector_overlap(piece->begin, piece->count, flat->buffers[block.u].shard_begin,
-                           flat->buffers[block.u].shard_count, &length);
-        if ((by_all ? length > 0 : world->rank == 0) && error->kind == ERROR_NONE)
-            error_defer(checkpoint_block_read(descriptor, path, contents, &block, staging, error));
-        if (flat != NULL && !by_all)
-            comm_broadcast(world, staging, piece->count, COMM_FP32, 0);
-        if (flat != NULL)
-            vector_store(flat, block.u, block.kind, piece->begin, piece->count, staging);
+    while (checkpoint_next(vectors->contents, block))
+        if (vectors->flat == NULL || is_loaded(vectors->flat, block->kind, vectors->weights_only))
+            return true;
+    return false;
+}
+
+/* Read a block to `own`, unless an earlier one has failed. */
+static void block_read(struct vectors *vectors, const struct checkpoint_block *block,
+                       struct error *error)
+{
+    if (error->kind == ERROR_NONE && vectors->descriptor < 0) {
+        vectors->descriptor = open(vectors->path, O_RDONLY | O_CLOEXEC);
+        if (vectors->descriptor < 0)
+            durable_unreadable(error, ERROR_CHECKPOINT, vectors->path, errno);
     }
-    for (int u = 0; flat != NULL && u < flat->count; u++)
+    if (error->kind == ERROR_NONE)
+        error_defer(checkpoint_block_read(vectors->descriptor, vectors->path, vectors->contents,
+                                          block, vectors->own, error));
+}
+
+/* Set the first and the last shard that contain elements of a block. Return the shard of the rank
+ * that reads block `n`, which is on replica n modulo the number of replicas. */
+static int64_t reader_of(const struct vectors *vectors, const struct checkpoint_block *block,
+                         int64_t n, int64_t *first, int64_t *last)
+{
+    const int64_t shard = vectors->flat->buffers[block->u].shard_count;
+    *first = block->piece->begin / shard;
+    *last = (block->piece->begin + block->piece->count - 1) / shard;
+    return *first + n / vectors->flat->mesh->replica->size % (*last - *first + 1);
+}
+
+/* Collective over the ranks whose shards contain elements of block `n`. Its reader sends the other
+ * shards their elements, and each of these ranks broadcasts them to its replicas. */
+static void block_share(const struct vectors *vectors, const struct checkpoint_block *block,
+                        int64_t n)
+{
+    const struct flat_model *flat = vectors->flat;
+    const struct checkpoint_piece *piece = block->piece;
+    struct comm *shards = flat->mesh->shard, *replicas = flat->mesh->replica;
+    const int64_t shard = flat->buffers[block->u].shard_count;
+    const int root = (int)(n % replicas->size);
+    float *memory = vectors->other;
+    int64_t first, last, length;
+    const int reader = (int)reader_of(vectors, block, n, &first, &last);
+    const int64_t begin =
+        vector_overlap(piece->begin, piece->count, shards->rank * shard, shard, &length);
+    if (length == 0)
+        return;
+    if (replicas->rank == root && shards->rank == reader) {
+        for (int64_t to = first; to <= last; to++) {
+            int64_t count;
+            const int64_t part =
+                vector_overlap(piece->begin, piece->count, to * shard, shard, &count);
+            if (to != reader)
+                comm_send(shards, vectors->own + (part - piece->begin),
+                          (size_t)count * sizeof(float), (int)to);
+        }
+        memory = vectors->own + (begin - piece->begin);
+    } else if (replicas->rank == root) {
+        comm_receive(shards, memory, (size_t)length * sizeof *memory, reader);
+    }
+    comm_broadcast(replicas, memory, length, COMM_FP32, root);
+    vector_store(flat, block->u, block->kind, begin, length, memory);
+}
+
+/* Collective. In each round every replica reads one block; then they exchange them. */
+static void vectors_load(struct vectors *vectors, struct error *error)
+{
+    const struct mesh *mesh = vectors->flat->mesh;
+    struct checkpoint_block block = {.u = 0}, own;
+    for (int64_t n = 0, first, last; vectors_next(vectors, &block); n++) {
+        if (n % mesh->replica->size == 0) {
+            int ahead = 0;
+            for (own = block; ahead < mesh->replica->rank && vectors_next(vectors, &own);)
+                ahead++;
+            if (ahead == mesh->replica->rank &&
+                reader_of(vectors, &own, n + ahead, &first, &last) == mesh->shard->rank)
+                block_read(vectors, &own, error);
+        }
+        block_share(vectors, &block, n);
+    }
+}
+
+/* Zero the padding after the last element of each unit. */
+static void padding_zero(const struct flat_model *flat, bool weights_only)
+{
+    for (int u = 0; u < flat->count; u++)
         for (enum flat_vector kind = 0; kind < FLAT_VECTORS; kind++) {
-            /* Zero the padding after the unit's last element. */
             const struct flat_buffer *buffer = &flat->buffers[u];
             const int64_t used =
                 integer_clamp(buffer->unit->count - buffer->shard_begin, 0, buffer->shard_count);
@@ -187,10 +262,38 @@ bool checkpoint_vectors_read(const char *path, bool by_all, struct comm *world,
                 flat->device->backend->zero(flat->stream, flat_vector_memory(buffer, kind) + used,
                                             (size_t)(buffer->shard_count - used) * sizeof(float));
         }
+    flat->device->backend->stream_synchronize(flat->stream);
+}
+
+bool checkpoint_vectors_read(const char *path, bool by_all, struct comm *world,
+                             const struct checkpoint_contents *contents,
+                             const struct flat_model *flat, bool weights_only, struct error *error)
+{
+    OWNED float *own = allocate(VECTOR_BLOCK, sizeof *own);
+    OWNED float *other = allocate(flat != NULL && by_all ? VECTOR_BLOCK : 0, sizeof *other);
+    struct vectors vectors = {.path = path,
+                              .descriptor = -1,
+                              .contents = contents,
+                              .flat = flat,
+                              .weights_only = weights_only,
+                              .own = own,
+                              .other = other};
+    struct checkpoint_block block = {.u = 0};
+    if (flat != NULL && by_all)
+        vectors_load(&vectors, error);
+    else
+        for (int64_t n = 0; vectors_next(&vectors, &block); n++) {
+            if (world->rank == (by_all ? n % world->size : 0))
+                block_read(&vectors, &block, error);
+            if (flat == NULL)
+                continue;
+            comm_broadcast(world, own, block.piece->count, COMM_FP32, 0);
+            vector_store(flat, block.u, block.kind, block.piece->begin, block.piece->count, own);
+        }
     if (flat != NULL)
-        flat->device->backend->stream_synchronize(flat->stream);
-    if (descriptor >= 0)
-        close(descriptor);
+        padding_zero(flat, weights_only);
+    if (vectors.descriptor >= 0)
+        close(vectors.descriptor);
     return comm_agree(world, error);
 }
 

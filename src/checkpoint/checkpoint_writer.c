@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* Rank 0 creates the frame of NAME.part; then each rank writes its pieces of each vector at their
- * offsets in the file. Ranks that hold the same shard divide it. If the folder is private to rank
- * 0's node, the pieces are sent there. Then rank 0 writes the tables and renames the file. After
- * each stage all ranks agree on errors, so that no rank waits for one that failed.
+/* Rank 0 creates the frame of NAME.part; then the writer of each piece writes it at its offset in
+ * the file. Ranks that hold the same shard divide it. If shards are short, several form one piece,
+ * and their ranks send them to its writer. If the folder is private to rank 0's node, the pieces
+ * are sent there. Then rank 0 writes the tables and renames the file. After each stage all ranks
+ * agree on errors, so that no rank waits for one that failed.
  *
- * In the background threads do the work of both stages. Between them the main threads agree on
- * errors and combine the checksums. Only main threads start collectives, since two threads would
- * start them in a different order on each rank. */
+ * In the background threads do the work of the stages. Between them the main threads agree on
+ * errors, join the pieces and combine the checksums. Only main threads start collectives, since two
+ * threads would start them in a different order on each rank. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,37 +24,133 @@
 #include "checkpoint/checkpoint_file.h"
 #include "options/options.h"
 
-/* Elements: the ranks that write a shard begin at multiples of 4 KiB of it. */
-enum { WRITER_ALIGNMENT = 1024 };
+/* ---- division ---- */
 
-/* Set elements [*begin, *end) of a unit of `count` elements that the rank at mesh position
- * shard * replicas + replica writes. Ranks that hold the same shard divide it. May be empty. */
-static void range_set(int64_t count, const struct mesh *mesh, int position, int64_t *begin,
-                      int64_t *end)
+/* Elements: writers have at least 1 MiB of each vector of a unit that is so long, and begin at
+ * multiples of 4 KiB of a shard. */
+enum { WRITER_LEAST = 1 << 18, WRITER_ALIGNMENT = 1024 };
+
+/* The division of a unit. */
+struct division {
+    int64_t shard;  /* elements of a shard, with padding */
+    int64_t joined; /* consecutive shards that are divided together; 1 if they are long */
+    int64_t ranges; /* parts of `joined` shards, each for one writer */
+};
+
+static struct division unit_divide(const struct flat_model *flat, int64_t u)
 {
-    const int replicas = mesh->replica->size, replica = position % replicas;
-    const int64_t whole = flat_shard_count(count, mesh->shard->size);
-    const int64_t first = position / replicas * whole;
-    const int64_t length = integer_clamp(count - first, 0, whole);
-    *begin = first + length * replica / replicas / WRITER_ALIGNMENT * WRITER_ALIGNMENT;
-    *end = first + length * (replica + 1) / replicas / WRITER_ALIGNMENT * WRITER_ALIGNMENT;
-    if (replica + 1 == replicas)
-        *end = first + length;
+    const struct mesh *mesh = flat->mesh;
+    const int64_t shard = flat->buffers[u].shard_count;
+    return (struct division){.shard = shard,
+                             .joined = integer_clamp(WRITER_LEAST / shard, 1, mesh->shard->size),
+                             .ranges = integer_clamp(shard / WRITER_LEAST, 1, mesh->replica->size)};
 }
 
-size_t checkpoint_snapshot_bytes(const struct flat_model *flat)
+/* Return the first element of range `i` of the shards from `first` on. */
+static int64_t range_begin(const struct division *division, int64_t first, int64_t i)
 {
-    int64_t elements = 0, vectors = 1 + flat->moments + flat->averaged;
-    for (int u = 0; u < flat->count; u++) {
-        int64_t most = 0;
-        for (int replica = 0; replica < flat->mesh->replica->size; replica++) {
-            int64_t begin, end; /* in shard 0; no shard is longer */
-            range_set(flat->buffers[u].unit->count, flat->mesh, replica, &begin, &end);
-            most = larger(most, end - begin);
-        }
-        elements += most;
+    const int64_t length = division->joined * division->shard;
+    const int64_t begin = length * i / division->ranges;
+    return first * division->shard +
+           (i < division->ranges ? begin / WRITER_ALIGNMENT * WRITER_ALIGNMENT : length);
+}
+
+/* Set the units, their layout without offsets, the pieces and their writers. The ranges of all
+ * units are numbered, and the replicas write them in turn; after each turn of all replicas the next
+ * of the joined shards writes. */
+static void pieces_divide(struct checkpoint_part *part)
+{
+    struct checkpoint_contents *contents = &part->contents;
+    const int64_t replicas = part->flat->mesh->replica->size;
+    size_t most = 0;
+    contents->units = part->flat->buffers[0].unit; /* the first element of the array of all units */
+    contents->unit_count = part->flat->count;
+    contents->moments = part->flat->moments;
+    contents->averaged = part->flat->averaged;
+    contents->layout = allocate((size_t)contents->unit_count, sizeof *contents->layout);
+    for (int64_t u = 0; u < contents->unit_count; u++) /* the last range may be short */
+        most += 2 * (size_t)(contents->units[u].count / WRITER_LEAST + 1);
+    contents->pieces = allocate(most, sizeof *contents->pieces);
+    part->writer = allocate(most, sizeof *part->writer);
+    for (int64_t u = 0, ranges = 0; u < contents->unit_count; u++) {
+        struct checkpoint_layout *layout = &contents->layout[u];
+        const struct division division = unit_divide(part->flat, u);
+        memcpy(layout->name, contents->units[u].name, sizeof layout->name);
+        layout->count = contents->units[u].count;
+        layout->first_piece = contents->piece_count;
+        for (int64_t first = 0; first * division.shard < layout->count; first += division.joined)
+            for (int64_t i = 0; i < division.ranges; i++) {
+                int64_t begin = range_begin(&division, first, i);
+                const int64_t end = smaller(range_begin(&division, first, i + 1), layout->count);
+                const int64_t members = (end - 1) / division.shard - first + 1;
+                const int64_t shard = first + (ranges + i) / replicas % members;
+                for (; begin < end; begin += VECTOR_BLOCK) {
+                    part->writer[contents->piece_count] =
+                        (int)(shard * replicas + (ranges + i) % replicas);
+                    contents->pieces[contents->piece_count++] = (struct checkpoint_piece){
+                        .begin = begin, .count = smaller(end - begin, VECTOR_BLOCK)};
+                }
+            }
+        layout->piece_count = contents->piece_count - layout->first_piece;
+        ranges += division.ranges;
     }
-    return (size_t)(elements * vectors) * sizeof(float);
+}
+
+/* The elements of a block that this rank has in memory while it is written. */
+struct share {
+    int64_t stored;       /* all elements on the writer, else `count` */
+    int64_t begin, count; /* in the unit: of this rank's shard; `count` is 0 on other replicas */
+    int64_t at;           /* position of the first one in memory */
+};
+
+/* Set the share of the rank at a mesh position. */
+static struct share share_of(const struct checkpoint_part *part,
+                             const struct checkpoint_block *block, int64_t position)
+{
+    const struct mesh *mesh = part->flat->mesh;
+    const struct checkpoint_piece *piece = block->piece;
+    const int64_t replicas = mesh->replica->size, writer = part->writer[block->p];
+    const int64_t shard = part->flat->buffers[block->u].shard_count;
+    struct share share = {.count = 0};
+    if (position % replicas == writer % replicas)
+        share.begin = vector_overlap(piece->begin, piece->count, position / replicas * shard, shard,
+                                     &share.count);
+    share.stored = position == writer ? piece->count : share.count;
+    share.at = position == writer ? share.begin - piece->begin : 0;
+    return share;
+}
+
+static struct share own_share(const struct checkpoint_part *part,
+                              const struct checkpoint_block *block)
+{
+    const struct mesh *mesh = part->flat->mesh;
+    return share_of(part, block,
+                    mesh->shard->rank * (int64_t)mesh->replica->size + mesh->replica->rank);
+}
+
+struct checkpoint_division checkpoint_divide(const struct flat_model *flat)
+{
+    struct checkpoint_part part = {.flat = flat};
+    struct checkpoint_division division = {.pieces = 0};
+    OWNED size_t *bytes = allocate((size_t)flat->mesh->world->size, sizeof *bytes);
+    OWNED bool *writes = allocate((size_t)flat->mesh->world->size, sizeof *writes);
+    pieces_divide(&part);
+    for (struct checkpoint_block block = {.u = 0}; checkpoint_next(&part.contents, &block);) {
+        const int64_t writer = part.writer[block.p], replicas = flat->mesh->replica->size;
+        const int64_t shard = flat->buffers[block.u].shard_count, first = block.piece->begin;
+        for (int64_t n = first / shard; n * shard < first + block.piece->count; n++) {
+            const int64_t position = n * replicas + writer % replicas;
+            bytes[position] += (size_t)share_of(&part, &block, position).stored * sizeof(float);
+            if (bytes[position] > division.snapshot_bytes)
+                division.snapshot_bytes = bytes[position];
+        }
+        division.writers += !writes[writer];
+        writes[writer] = true;
+    }
+    division.pieces = part.contents.piece_count;
+    checkpoint_contents_free(&part.contents);
+    free(part.writer);
+    return division;
 }
 
 /* ---- one file ---- */
@@ -64,9 +161,7 @@ void checkpoint_part_plan(struct checkpoint_part *part, const char *directory,
     struct checkpoint_contents *contents = &part->contents;
     const struct device_backend *backend = flat->device->backend;
     struct comm *world = flat->mesh->world;
-    const int replicas = flat->mesh->replica->size;
     char name[CHECKPOINT_NAME];
-    size_t most = 0; /* each rank has at most one short piece per unit */
     checkpoint_name(name, order->state->step);
     *part = (struct checkpoint_part){.flat = flat, .world = world, .descriptor = -1};
     part->final_path = allocate_text("%s/%s", directory, name);
@@ -74,9 +169,7 @@ void checkpoint_part_plan(struct checkpoint_part *part, const char *directory,
     *contents = (struct checkpoint_contents){
         .format = CHECKPOINT_FORMAT,
         .state = *order->state,
-        .moments = flat->moments,
-        .averaged = flat->averaged,
-        .replica = replicas,
+        .replica = flat->mesh->replica->size,
         .shard = flat->mesh->shard->size,
         .compute = type_name(flat->type),
         .text = {options_to_run_deck(order->options),
@@ -84,35 +177,13 @@ void checkpoint_part_plan(struct checkpoint_part *part, const char *directory,
                  order->data != NULL ? allocate_copy(order->data) : NULL,
                  backend->choices_export != NULL && world->rank == 0
                      ? backend->choices_export(flat->device)
-                     : NULL},
-        .units = flat->buffers[0].unit, /* the first element of the array of all units */
-        .unit_count = flat->count,
-        .layout = allocate((size_t)flat->count, sizeof *contents->layout)};
+                     : NULL}};
     snprintf(contents->model, sizeof contents->model, "%.63s", order->options->model.name);
-    for (int u = 0; u < flat->count; u++)
-        most += (size_t)(contents->units[u].count / VECTOR_BLOCK + world->size);
-    contents->pieces = allocate(most, sizeof *contents->pieces);
-    part->owner = allocate(most, sizeof *part->owner);
+    pieces_divide(part);
+    part->rank_at = vector_ranks(flat->mesh);
     part->receiver = allocate((size_t)world->size, sizeof *part->receiver);
     for (int rank = 0; rank < world->size; rank++)
         part->receiver[rank] = rank;
-    OWNED int *rank_at = vector_ranks(flat->mesh);
-    for (int u = 0; u < flat->count; u++) {
-        struct checkpoint_layout *layout = &contents->layout[u];
-        memcpy(layout->name, contents->units[u].name, sizeof layout->name);
-        layout->count = contents->units[u].count;
-        layout->first_piece = contents->piece_count;
-        for (int position = 0; position < world->size; position++) {
-            int64_t begin, end;
-            range_set(layout->count, flat->mesh, position, &begin, &end);
-            for (; begin < end; begin += VECTOR_BLOCK) {
-                part->owner[contents->piece_count] = rank_at[position];
-                contents->pieces[contents->piece_count++] = (struct checkpoint_piece){
-                    .begin = begin, .count = smaller(end - begin, VECTOR_BLOCK)};
-            }
-        }
-        layout->piece_count = contents->piece_count - layout->first_piece;
-    }
 }
 
 bool checkpoint_part_frame(struct checkpoint_part *part, int descriptor, bool reserves,
@@ -129,28 +200,63 @@ bool checkpoint_part_frame(struct checkpoint_part *part, int descriptor, bool re
     return true;
 }
 
+/* Queue the copy of this rank's share to memory on the model's stream. */
+static void share_copy(const struct checkpoint_part *part, const struct checkpoint_block *block,
+                       const struct share *share, float *memory)
+{
+    vector_copy_start(part->flat, block->u, block->kind, share->begin, share->count,
+                      memory + share->at);
+}
+
+/* Collective over the ranks with a share of the block. Send the share to the writer, which receives
+ * those of all others. */
+static void share_join(const struct checkpoint_part *part, const struct checkpoint_block *block,
+                       const struct share *share, float *memory)
+{
+    const int64_t replicas = part->flat->mesh->replica->size, writer = part->writer[block->p];
+    const int64_t shard = part->flat->buffers[block->u].shard_count;
+    const int64_t begin = block->piece->begin, end = begin + block->piece->count;
+    if (part->rank_at[writer] != part->world->rank) {
+        comm_send(part->world, memory, (size_t)share->count * sizeof *memory,
+                  part->rank_at[writer]);
+        return;
+    }
+    for (int64_t n = begin / shard; n * shard < end; n++) {
+        const int64_t position = n * replicas + writer % replicas;
+        const struct share other = share_of(part, block, position);
+        if (position != writer)
+            comm_receive(part->world, memory + (other.begin - begin),
+                         (size_t)other.count * sizeof *memory, part->rank_at[position]);
+    }
+}
+
 void checkpoint_part_write(struct checkpoint_part *part, struct error *error)
 {
     const int self = part->world->rank;
-    OWNED float *staging = allocate(
-        part->snapshot == NULL && part->mapped == NULL ? VECTOR_BLOCK : 0, sizeof *staging);
+    OWNED float *staging = allocate(part->snapshot == NULL ? VECTOR_BLOCK : 0, sizeof *staging);
     float *taken = part->snapshot;
     for (struct checkpoint_block block = {.u = 0}; checkpoint_next(&part->contents, &block);) {
         struct checkpoint_piece *piece = block.piece;
-        const int owner = part->owner[block.p], receiver = part->receiver[owner];
-        float *memory = part->mapped != NULL ? (float *)(void *)(part->mapped + block.offset)
-                        : taken != NULL      ? taken
-                                             : staging;
-        if (owner == self) {
-            if (taken == NULL)
-                vector_copy(part->flat, block.u, block.kind, piece->begin, piece->count, memory);
-            else
-                taken += piece->count;
+        const struct share share = own_share(part, &block);
+        const int writer = checkpoint_piece_writer(part, block.p),
+                  receiver = part->receiver[writer];
+        const bool is_mapped = part->mapped != NULL && (writer == self || receiver == self);
+        float *memory = is_mapped       ? (float *)(void *)(part->mapped + block.offset)
+                        : taken != NULL ? taken
+                                        : staging;
+        if (taken != NULL) {
+            taken += share.stored;
+        } else if (share.stored > 0) {
+            share_copy(part, &block, &share, memory);
+            part->flat->device->backend->stream_synchronize(part->flat->stream);
+            share_join(part, &block, &share, memory);
+        }
+        if (writer == self) {
             piece->crc[block.kind] = crc32c_update(0, memory, block.bytes);
             if (receiver != self)
                 comm_send(part->world, memory, block.bytes, receiver);
         } else if (receiver == self) {
-            comm_receive(part->world, memory, block.bytes, owner);
+            comm_receive(part->world, memory, block.bytes, writer);
         }
         if (receiver == self && part->mapped == NULL && error->kind == ERROR_NONE)
             error_defer(durable_write(part->descriptor, part->path, memory, block.bytes,
@@ -158,7 +264,7 @@ void checkpoint_part_write(struct checkpoint_part *part, struct error *error)
     }
 }
 
-/* Other ranks than the owner have zeros as checksums of a piece. */
+/* Other ranks than the writer have zeros as checksums of a piece. */
 void checkpoint_part_gather_sums(struct checkpoint_part *part)
 {
     comm_all_reduce(part->world, part->contents.pieces,
@@ -175,18 +281,20 @@ void checkpoint_part_end(struct checkpoint_part *part, bool good)
     checkpoint_contents_free(&part->contents);
     free(part->path);
     free(part->final_path);
-    free(part->owner);
+    free(part->rank_at);
+    free(part->writer);
     free(part->receiver);
 }
 
 /* ---- the writer ---- */
 
-enum stage { STAGE_NONE, STAGE_PIECES, STAGE_NAME };
+enum stage { STAGE_NONE, STAGE_SNAPSHOT, STAGE_PIECES, STAGE_NAME };
 
 struct checkpoint_writer {
     struct checkpoint_target target;
     const struct flat_model *flat;
-    float *snapshot;        /* NULL: write in the foreground */
+    float *snapshot; /* NULL: write in the foreground */
+    size_t snapshot_bytes;
     struct event *taken;    /* recorded after the copies to the snapshot */
     double blocked, waited; /* seconds, see checkpoint_writer_times */
 
@@ -202,21 +310,20 @@ struct checkpoint_writer {
     _Atomic bool busy; /* the thread works */
 };
 
-/* Copy the pieces of this rank to the snapshot, in the order of the stream. */
-static void snapshot_take(struct checkpoint_writer *writer)
+/* Copy the shares of this rank to the snapshot, in the order of the stream; or, collective, join
+ * them when the copies are complete. */
+static void snapshot_walk(struct checkpoint_writer *writer, bool joins)
 {
-    struct checkpoint_part *part = &writer->part;
-    float *memory = part->snapshot = writer->snapshot;
-    for (struct checkpoint_block block = {.u = 0}; checkpoint_next(&part->contents, &block);)
-        if (part->owner[block.p] == part->world->rank) {
-            vector_copy_start(writer->flat, block.u, block.kind, block.piece->begin,
-                              block.piece->count, memory);
-            memory += block.piece->count;
-        }
-    ENSURE((size_t)(memory - writer->snapshot) * sizeof *memory <=
-               checkpoint_snapshot_bytes(writer->flat),
+    const struct checkpoint_part *part = &writer->part;
+    float *memory = writer->snapshot;
+    for (struct checkpoint_block block = {.u = 0}; checkpoint_next(&part->contents, &block);) {
+        const struct share share = own_share(part, &block);
+        if (share.stored > 0)
+            (joins ? share_join : share_copy)(part, &block, &share, memory);
+        memory += share.stored;
+    }
+    ENSURE((size_t)(memory - writer->snapshot) * sizeof *memory <= writer->snapshot_bytes,
            "a snapshot is larger than was planned");
-    writer->flat->device->backend->event_record(writer->taken, writer->flat->stream);
 }
 
 static void phase_set(const struct checkpoint_writer *writer, enum phase phase)
@@ -224,18 +331,19 @@ static void phase_set(const struct checkpoint_writer *writer, enum phase phase)
     (writer->snapshot != NULL ? status_set_background : status_set_phase)((int)phase);
 }
 
-/* Do the work of a stage: write and sync the pieces; then, on rank 0, write the tables, give the
- * file its name and set the links. Rank 0 syncs its pieces with the tables. */
+/* Do the work of a stage: wait for the snapshot; write and sync the pieces; then, on rank 0, write
+ * the tables, give the file its name and set the links. Rank 0 syncs its pieces with the tables. */
 static void *stage_work(void *argument)
 {
     struct checkpoint_writer *writer = argument;
     struct checkpoint_part *part = &writer->part;
     struct error *error = &writer->error;
     const bool is_first = part->world->rank == 0;
-    if (writer->stage == STAGE_PIECES) {
+    if (writer->stage == STAGE_SNAPSHOT) {
         phase_set(writer, PHASE_CHECKPOINT_WRITE);
-        if (writer->snapshot != NULL)
-            writer->flat->device->backend->event_synchronize(writer->taken);
+        writer->flat->device->backend->event_synchronize(writer->taken);
+    } else if (writer->stage == STAGE_PIECES) {
+        phase_set(writer, PHASE_CHECKPOINT_WRITE);
         checkpoint_part_write(part, error);
         if (!is_first && part->descriptor >= 0 && error->kind == ERROR_NONE)
             error_defer(durable_sync(part->descriptor, part->path, error));
@@ -284,6 +392,12 @@ static bool stage_end(struct checkpoint_writer *writer, struct error *error)
     if (writer->error.kind != ERROR_NONE)
         *error = writer->error;
     bool good = comm_agree(part->world, error);
+    if (good && writer->stage == STAGE_SNAPSHOT) {
+        snapshot_walk(writer, true);
+        writer->stage = STAGE_PIECES;
+        stage_begin(writer);
+        return true;
+    }
     if (good && writer->stage == STAGE_PIECES) {
         checkpoint_part_gather_sums(part);
         writer->stage = STAGE_NAME;
@@ -305,6 +419,7 @@ struct checkpoint_writer *checkpoint_writer_open(const struct checkpoint_target 
     writer->target = *target;
     writer->flat = flat;
     writer->snapshot = target->writers != WRITERS_NODE0 ? snapshot : NULL;
+    writer->snapshot_bytes = checkpoint_divide(flat).snapshot_bytes;
     if (writer->snapshot != NULL)
         writer->taken = flat->device->backend->event_open(flat->device);
     return writer;
@@ -341,7 +456,7 @@ bool checkpoint_writer_start(struct checkpoint_writer *writer, const struct chec
     if (writer->target.writers == WRITERS_NODE0)
         memset(part->receiver, 0, (size_t)world->size * sizeof *part->receiver);
     for (int64_t p = 0; p < part->contents.piece_count; p++)
-        writes = writes || part->receiver[part->owner[p]] == world->rank;
+        writes = writes || part->receiver[checkpoint_piece_writer(part, p)] == world->rank;
     if (world->rank == 0)
         part->descriptor = durable_create(part->path, error);
     bool good = checkpoint_part_frame(part, part->descriptor, true, error);
@@ -357,9 +472,12 @@ bool checkpoint_writer_start(struct checkpoint_writer *writer, const struct chec
     }
     good = good && comm_agree(world, error);
     if (good) {
-        if (writer->snapshot != NULL)
-            snapshot_take(writer);
-        writer->stage = STAGE_PIECES;
+        part->snapshot = writer->snapshot;
+        writer->stage = writer->snapshot != NULL ? STAGE_SNAPSHOT : STAGE_PIECES;
+        if (writer->snapshot != NULL) {
+            snapshot_walk(writer, false);
+            writer->flat->device->backend->event_record(writer->taken, writer->flat->stream);
+        }
         stage_begin(writer);
     } else {
         checkpoint_part_end(part, false);

@@ -205,7 +205,7 @@ static bool is_first(const struct memory_checkpoint *memory)
 
 size_t memory_checkpoint_bytes(const struct flat_model *flat)
 {
-    return 2 * checkpoint_snapshot_bytes(flat) * (flat->mesh->node_count > 1 ? 2 : 1);
+    return 2 * checkpoint_divide(flat).snapshot_bytes * (flat->mesh->node_count > 1 ? 2 : 1);
 }
 
 double memory_checkpoint_interval(double checkpoint, double step)
@@ -246,7 +246,7 @@ static bool space_check(const struct memory_checkpoint *memory, const char *earl
     int64_t parts = 0; /* the part of this rank, and the copies of parts of others */
     for (int rank = 0; rank < mesh->world->size; rank++)
         parts += rank == mesh->world->rank || memory->partner[rank] == mesh->world->rank;
-    int64_t needed = 2 * parts * (int64_t)checkpoint_snapshot_bytes(memory->flat);
+    int64_t needed = 2 * parts * (int64_t)checkpoint_divide(memory->flat).snapshot_bytes;
     comm_all_reduce(mesh->node, &needed, 1, COMM_INT64, COMM_SUM);
     /* Files of the earlier attempt are removed before the second checkpoint is created. */
     OWNED char *folder = folder_path(earlier);
@@ -440,8 +440,8 @@ static bool file_map(const struct memory_checkpoint *memory, struct memory_file 
     }
     struct checkpoint_block block = {.u = 0};
     while (error->kind == ERROR_NONE && checkpoint_next(contents, &block)) {
-        const int owner = part->owner[block.p];
-        if ((owner == self || part->receiver[owner] == self) &&
+        const int writer = checkpoint_piece_writer(part, block.p);
+        if ((writer == self || part->receiver[writer] == self) &&
             fallocate(file->descriptor, 0, block.offset, (off_t)block.bytes) != 0)
             error_set(error, ERROR_MEMORY, "cannot reserve memory for %s: %s", part->path,
                       strerror(errno));

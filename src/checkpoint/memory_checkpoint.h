@@ -27,7 +27,7 @@ MUST_CHECK bool memory_find(const char *id, const struct mesh *mesh, struct memo
                             struct error *error);
 
 /* Bytes in /dev/shm for the two checkpoints of one rank, with the copies on another node: the
- * largest value of any rank (checkpoint_snapshot_bytes). The frames, less than 1 MB, are not
+ * largest value of any rank (checkpoint_divide). The frames, less than 1 MB, are not
  * counted. */
 size_t memory_checkpoint_bytes(const struct flat_model *flat);
 

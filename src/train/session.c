@@ -356,7 +356,7 @@ void session_measure(struct session *session, int64_t batch, const struct image_
     if (session->model->loss == LOSS_TARGETS) /* outputs of an evaluation */
         memory->loader_bytes +=
             (size_t)(batch * model_output_count(session->model)) * sizeof(float);
-    memory->snapshot_bytes = snapshot ? checkpoint_snapshot_bytes(&session->flat) : 0;
+    memory->snapshot_bytes = snapshot ? checkpoint_divide(&session->flat).snapshot_bytes : 0;
     memory->shared_bytes =
         training && options->checkpoint.memory > 0 ? memory_checkpoint_bytes(&session->flat) : 0;
     arena_measure(&memory->arena);

@@ -129,7 +129,7 @@ static bool write_in_background(struct fixture *fixture, int64_t step, struct er
     const struct checkpoint_target target = {.directory = folder, .writers = WRITERS_ALL};
     const struct training_state state = {.step = step};
     const struct checkpoint_order order = {.options = &fixture->options, .state = &state};
-    float *snapshot = malloc(checkpoint_snapshot_bytes(&fixture->flat));
+    float *snapshot = malloc(checkpoint_divide(&fixture->flat).snapshot_bytes);
     ENSURE_MEMORY(snapshot != NULL, "no memory for a test");
     fixture_fill(fixture, (uint32_t)step);
     struct checkpoint_writer *writer = checkpoint_writer_open(&target, &fixture->flat, snapshot);

@@ -2,7 +2,7 @@
 // ranks: 1 3 4
 /* Checkpoints in the background: the file has the state of its step, on any mesh and while the run
  * changes its state; it is renamed when all ranks are done and not before; the next
- * one waits. A gate in pwrite simulates a slow disk. */
+ * one waits. Each byte is read once. A gate in pwrite simulates a slow disk. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -11,6 +11,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/base.h"
 #include "base/file.h"
 #include "base/text.h"
 #include "model_fixture.h"
@@ -61,6 +62,19 @@ ssize_t pwrite64(int descriptor, const void *data, size_t bytes, off64_t offset)
     return pwrite(descriptor, data, bytes, offset);
 }
 
+static int64_t bytes_read; /* of vectors by this rank, without those of small units */
+
+ssize_t pread(int descriptor, void *data, size_t bytes, off_t offset)
+{
+    bytes_read += bytes >= 1 << 18 ? (int64_t)bytes : 0;
+    return syscall(SYS_pread64, descriptor, data, bytes, offset);
+}
+
+ssize_t pread64(int descriptor, void *data, size_t bytes, off64_t offset)
+{
+    return pread(descriptor, data, bytes, offset);
+}
+
 /* ---- a device whose stream is late: its copies are made when a thread waits for the event ---- */
 
 enum { COPIES = 1000 };
@@ -102,7 +116,7 @@ static void run_open(struct run *run, int shard, const struct fixture_shape *sha
 {
     const struct checkpoint_target target = {.directory = folder, .writers = WRITERS_ALL};
     fixture_open(&run->fixture, shard, shape, moments, averaged);
-    run->snapshot = malloc(checkpoint_snapshot_bytes(&run->fixture.flat));
+    run->snapshot = malloc(checkpoint_divide(&run->fixture.flat).snapshot_bytes);
     assert_non_null(run->snapshot);
     run->writer = checkpoint_writer_open(&target, &run->fixture.flat, run->snapshot);
 }
@@ -187,17 +201,41 @@ static bool has_opened(const char *ending)
     return found;
 }
 
-/* Replicas of small units: the last rank writes all pieces, rank 0 the tables. */
+/* Ranks write small units in turn, with replicas and with shards. */
 TEST(test_a_rank_without_pieces_does_not_open_the_file)
 {
-    RUN(run, 1, &small, 2, false);
-    gate_set(true);
-    begin(&run, 1);
-    const bool writes = world->rank == 0 || world->rank == world->size - 1;
-    assert_int_equal(has_opened("/step-00000001.h5.part"), writes);
-    gate_set(false);
-    finish(&run);
-    fixture_assert_read(&run.fixture, folder_path("step-00000001.h5"), false, 1);
+    for (int shard = 1; shard <= world->size; shard += world->size > 1 ? world->size - 1 : 1) {
+        RUN(run, shard, &small, 2, false);
+        gate_set(true);
+        begin(&run, 1);
+        assert_int_equal(has_opened("/step-00000001.h5.part"), world->rank < FIXTURE_UNITS);
+        gate_set(false);
+        finish(&run);
+        fixture_assert_read(&run.fixture, folder_path("step-00000001.h5"), false, 1);
+    }
+}
+
+/* The block has 4.6 MiB: each rank writes and reads a part of it, once. */
+TEST(test_each_byte_is_read_once)
+{
+    for (int shard = 1; shard <= world->size; shard += world->size > 1 ? world->size - 1 : 1) {
+        struct error error = {.kind = ERROR_NONE};
+        struct checkpoint_contents contents;
+        RUN(run, shard, &large, 2, false);
+        begin(&run, 1);
+        finish(&run);
+        bytes_read = 0;
+        fixture_assert_read(&run.fixture, folder_path("step-00000001.h5"), false, 1);
+        const int64_t whole = 3 * (int64_t)sizeof(float) * run.fixture.units[1].count;
+        assert_int_equal(fixture_total(bytes_read), whole);
+        assert_true(bytes_read < whole / smaller(world->size, 4) + whole / 20);
+        assert_true(
+            checkpoint_contents_read(folder_path("step-00000001.h5"), world, 0, &contents, &error));
+        assert_int_equal(contents.piece_count, checkpoint_divide(&run.fixture.flat).pieces);
+        assert_int_equal(contents.layout[1].piece_count,
+                         integer_clamp(world->size, 2, shard > 1 ? shard : 4));
+        checkpoint_contents_free(&contents);
+    }
 }
 
 /* ---- training continues ---- */
@@ -207,7 +245,7 @@ TEST(test_steps_go_on)
     double stood, waited;
     RUN(run, world->size, &usual, 2, true);
     follow(&run, 3); /* nothing is written yet */
-    gate_set(world->rank == world->size - 1);
+    gate_set(world->rank == smaller(world->size, FIXTURE_UNITS) - 1);
     begin(&run, 1);
     follow(&run, 20);
     assert_true(folder_has("step-00000001.h5.part"));
@@ -223,10 +261,10 @@ TEST(test_steps_go_on)
     assert_true(stood > 0 && waited >= 0 && waited <= stood);
 }
 
-/* The snapshot is taken when the stream reaches it; only the thread waits. */
+/* The snapshot is taken when the stream reaches it, and joined later; only the thread waits. */
 TEST(test_in_the_order_of_the_stream)
 {
-    RUN(run, 1, &usual, 2, true);
+    RUN(run, world->size, &usual, 2, true);
     const struct device_backend *memory = run.fixture.device->backend;
     struct device_backend late = *memory;
     late.copy = late_copy;
@@ -254,12 +292,12 @@ static void *gate_open_later(void *argument)
     return NULL;
 }
 
-/* Checkpoints that are due early wait for the previous one; none is skipped. */
+/* Checkpoints that are due early wait for the previous one; none is skipped. All ranks write. */
 TEST(test_due_too_early)
 {
     double stood, waited;
     pthread_t opener;
-    RUN(run, 1, &usual, 2, false);
+    RUN(run, 1, &large, 2, false);
     gate_set(true);
     begin(&run, 1);
     assert_int_equal(pthread_create(&opener, NULL, gate_open_later, NULL), 0);
@@ -277,20 +315,30 @@ TEST(test_due_too_early)
     fixture_assert_read(&run.fixture, folder_path("last.h5"), false, 6);
 }
 
+/* Take steps until each rank waits in a write. */
+static void follow_to_writes(struct run *run)
+{
+    for (int64_t waiting = 0; waiting == 0;) {
+        follow(run, 1);
+        pthread_mutex_lock(&gate.lock);
+        waiting = gate.waiting;
+        pthread_mutex_unlock(&gate.lock);
+        comm_all_reduce(world, &waiting, 1, COMM_INT64, COMM_MIN);
+    }
+}
+
 /* Closing the writer early leaves the older files and no part. */
 TEST(test_not_finished)
 {
     struct run run;
-    pthread_t opener;
-    run_open(&run, 1, &usual, 1, false);
+    run_open(&run, 1, &large, 1, false);
     begin(&run, 1);
     finish(&run);
     gate_set(true);
     begin(&run, 2);
-    follow(&run, 1);
-    assert_int_equal(pthread_create(&opener, NULL, gate_open_later, NULL), 0);
+    follow_to_writes(&run);
+    gate_set(false);
     run_close(&run);
-    pthread_join(opener, NULL);
     assert_true(folder_has("step-00000001.h5"));
     assert_false(folder_has("step-00000002.h5"));
     assert_false(folder_has("step-00000002.h5.part"));
