@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* What a run reports of its steps: rows and lines, and receipts. Counts and times are reduced over
- * the ranks by one small all-reduce per log interval. */
+/* What a run reports of its steps: rows and lines, and receipts. In each log interval, one small
+ * all-reduce adds counts and times over the ranks, and one all-gather collects each rank's times.
+ */
 #include "train/trainer.h"
 
 #include <inttypes.h>
@@ -25,14 +26,7 @@ enum { PLAIN_LINE_SECONDS = 10 };
 struct interval_sums {
     struct loss_sums loss;
     struct step_times times;
-    struct rank_times ranks[]; /* each rank sets its element; the others are zero */
 };
-
-static size_t sums_bytes(const struct trainer *trainer)
-{
-    const struct interval_sums *sums = trainer->progress.sums;
-    return sizeof *sums + (size_t)trainer->session.world->size * sizeof sums->ranks[0];
-}
 
 /* Wait for the device and return this rank's sums since the last call or the start of the interval.
  * They still count in the interval. */
@@ -49,25 +43,22 @@ static struct loss_sums progress_take_sums(struct trainer *trainer)
     return sums;
 }
 
-/* Reduce the sums of the interval. Return the times of all ranks added up. Collective. */
-static struct rank_times sums_reduce(struct trainer *trainer)
+/* Reduce the sums of the interval and gather the times of each rank. Return the times of all ranks
+ * added up. Collective. */
+static struct rank_times sums_reduce(struct trainer *trainer, struct interval_sums *sums)
 {
+    struct comm *world = trainer->session.world;
+    struct rank_times *ranks = trainer->progress.ranks, all = {0};
     const struct step_times *times = &trainer->progress.interval.times;
-    struct interval_sums *sums = trainer->progress.sums;
-    const size_t bytes = sums_bytes(trainer);
-    struct rank_times all = {0};
-    memset(sums, 0, bytes);
     progress_take_sums(trainer);
-    sums->loss = trainer->progress.interval.earlier;
-    sums->times = *times;
-    sums->ranks[trainer->session.world->rank] =
-        (struct rank_times){times->data, compute_seconds(times), times->exposed};
-    comm_all_reduce(trainer->session.world, sums, (int64_t)(bytes / sizeof(double)), COMM_FP64,
-                    COMM_SUM);
-    for (int rank = 0; rank < trainer->session.world->size; rank++) {
-        all.data += sums->ranks[rank].data;
-        all.compute += sums->ranks[rank].compute;
-        all.waiting += sums->ranks[rank].waiting;
+    *sums = (struct interval_sums){trainer->progress.interval.earlier, *times};
+    comm_all_reduce(world, sums, sizeof *sums / sizeof(double), COMM_FP64, COMM_SUM);
+    ranks[world->rank] = (struct rank_times){times->data, compute_seconds(times), times->exposed};
+    comm_all_gather(world, ranks, sizeof *ranks / sizeof(double), COMM_FP64);
+    for (int rank = 0; rank < world->size; rank++) {
+        all.data += ranks[rank].data;
+        all.compute += ranks[rank].compute;
+        all.waiting += ranks[rank].waiting;
     }
     return all;
 }
@@ -81,7 +72,8 @@ void progress_begin(struct trainer *trainer)
 {
     struct session *session = &trainer->session;
     session->device->backend->zero(session->stream, session->io.sums, sizeof *session->io.sums);
-    trainer->progress.sums = allocate(1, sums_bytes(trainer));
+    trainer->progress.ranks =
+        allocate((size_t)session->world->size, sizeof *trainer->progress.ranks);
     straggler_open(&trainer->progress.straggler, trainer->session.world, comm_host_of);
     trainer->progress.epoch = (struct epoch_clock){.begin = clock_now()};
     trainer->progress.plain_line_at = clock_now();
@@ -92,8 +84,8 @@ void progress_begin(struct trainer *trainer)
 
 void progress_end(struct trainer *trainer)
 {
-    free(trainer->progress.sums);
-    trainer->progress.sums = NULL;
+    free(trainer->progress.ranks);
+    trainer->progress.ranks = NULL;
     straggler_close(&trainer->progress.straggler);
 }
 
@@ -234,9 +226,9 @@ void progress_interval(struct trainer *trainer)
     if (interval->steps == 0)
         return;
     double seconds = clock_now() - interval->begin, steps = (double)interval->steps;
-    const struct rank_times all = sums_reduce(trainer);
-    const struct interval_sums *sums = trainer->progress.sums;
-    const struct loss_sums loss = sums->loss;
+    struct interval_sums sums;
+    const struct rank_times all = sums_reduce(trainer, &sums);
+    const struct loss_sums loss = sums.loss;
     const double ranks = trainer->session.world->size, rank_steps = ranks * steps;
     for (int i = 0; i < TIMES; i++)
         ((double *)&attempt->times)[i] += ((const double *)&interval->times)[i];
@@ -267,7 +259,7 @@ void progress_interval(struct trainer *trainer)
     row.step_seconds = seconds / steps;
     row.data_seconds = all.data / rank_steps;
     row.compute_seconds = all.compute / rank_steps;
-    row.comm_seconds = sums->times.communication / rank_steps;
+    row.comm_seconds = sums.times.communication / rank_steps;
     row.exposed_comm_seconds = all.waiting / rank_steps;
     row.peak_share = mfu(trainer, speed);
     row.elapsed_seconds = elapsed(trainer);
@@ -276,13 +268,14 @@ void progress_interval(struct trainer *trainer)
         row.skipped_steps = (double)scaler->skipped;
     }
     if (session_sees_times(session)) {
-        row.forward_seconds = sums->times.forward / rank_steps;
-        row.backward_seconds = sums->times.backward / rank_steps;
-        row.reduce_seconds = sums->times.reduce / rank_steps;
-        row.update_seconds = sums->times.update / rank_steps;
+        row.forward_seconds = sums.times.forward / rank_steps;
+        row.backward_seconds = sums.times.backward / rank_steps;
+        row.reduce_seconds = sums.times.reduce / rank_steps;
+        row.update_seconds = sums.times.update / rank_steps;
     }
     error_defer(metrics_write_row(trainer->output.log, &row, &trainer->output.log_error));
-    straggler_follow(&trainer->progress.straggler, sums->ranks, seconds, interval->steps);
+    straggler_follow(&trainer->progress.straggler, trainer->progress.ranks, seconds,
+                     interval->steps);
     skipped_log(trainer);
     step_line_print(trainer, &row);
     interval_begin(trainer);

@@ -31,7 +31,7 @@ struct epoch_clock {
 /* State of the log lines and table rows (progress.c). */
 struct progress {
     struct interval interval;
-    struct interval_sums *sums; /* reduced over all ranks at each interval */
+    struct rank_times *ranks; /* [ranks] of the interval */
     struct straggler straggler;
     struct epoch_clock epoch;
     /* The newest row of an epoch, which this attempt has written; else empty. */
