@@ -217,21 +217,24 @@ double memory_checkpoint_interval(double checkpoint, double step)
  * modulo the number of ranks there. With one node a rank is its own partner. */
 static int *partners_find(struct comm *world)
 {
-    OWNED int *node_of = allocate((size_t)world->size, sizeof *node_of);
+    const size_t ranks = (size_t)world->size;
     int nodes;
+    OWNED int *node_of = allocate(ranks, sizeof *node_of);
     struct comm *here = comm_split_nodes(world, node_of, &nodes);
     here->backend->close(here);
-    int *partner = allocate((size_t)world->size, sizeof *partner);
-    for (int rank = 0; rank < world->size; rank++) {
-        int local = 0, there = 0, next = (node_of[rank] + 1) % nodes;
-        for (int other = 0; other < world->size; other++) {
-            local += other < rank && node_of[other] == node_of[rank];
-            there += node_of[other] == next;
-        }
-        local %= there;
-        for (int other = world->size - 1; other >= 0; other--)
-            if (node_of[other] == next && --there == local)
-                partner[rank] = other;
+    OWNED int *local = allocate(ranks, sizeof *local);     /* rank within its node */
+    OWNED int *first = allocate(ranks + 1, sizeof *first); /* of the ranks of a node in `member` */
+    OWNED int *member = allocate(ranks, sizeof *member);   /* all ranks, node by node */
+    int *partner = allocate(ranks, sizeof *partner);
+    for (size_t rank = 0; rank < ranks; rank++)
+        local[rank] = first[node_of[rank] + 1]++;
+    for (int node = 0; node < nodes; node++)
+        first[node + 1] += first[node];
+    for (int rank = 0; rank < world->size; rank++)
+        member[first[node_of[rank]] + local[rank]] = rank;
+    for (size_t rank = 0; rank < ranks; rank++) {
+        const int next = (node_of[rank] + 1) % nodes;
+        partner[rank] = member[first[next] + local[rank] % (first[next + 1] - first[next])];
     }
     return partner;
 }

@@ -48,7 +48,7 @@ static void check_ranks(const struct doctor *doctor, struct doctor_row *row)
     {
         least = smaller(least, first->node_ranks);
         most = larger(most, first->node_ranks);
-        for (const struct doctor_facts *other = root; other < first; other++)
+        for (const struct doctor_facts *other = root; other < first; other += other->node_ranks)
             if (strcmp(first->host, other->host) == 0)
                 doctor_set(row, DOCTOR_WARN, "two nodes are called %s", first->host);
     }
