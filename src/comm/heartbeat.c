@@ -220,14 +220,15 @@ static _Noreturn void job_end(const char *text, const char *option)
 /* Warn before the launcher notices a lost node: lines printed while it ends the job may be lost. */
 static void silent_warn(double now)
 {
-    const double after = 5;
-    char *text = heartbeat_table_silent(&heart.table, after, now);
-    if (text != NULL && !heart.warned)
+    const double after = fmax(5, 3 * heart.table.period);
+    const bool silent = heartbeat_table_longest_silence(&heart.table, now) >= after;
+    OWNED char *text =
+        silent && !heart.warned ? heartbeat_table_silent(&heart.table, after, now) : NULL;
+    if (text != NULL)
         log_alarm("%s", text);
-    else if (text == NULL && heart.warned)
+    else if (!silent && heart.warned)
         log_alarm("heartbeats of %s arrive again", heart.rank == 0 ? "all ranks" : "rank 0");
-    heart.warned = text != NULL;
-    free(text);
+    heart.warned = silent;
 }
 
 static void stalled_warn(double now)
@@ -285,7 +286,8 @@ static void table_read(const struct report *own, double now)
 static double period_now(void)
 {
     const double shortest = 1, ranks_per_second = 1000, timeout = heartbeat_timeout;
-    const double period = fmax(shortest, heart.size / ranks_per_second);
+    const double ranks = (double)comm_scaled_ranks(heart.size);
+    const double period = fmax(shortest, ranks / ranks_per_second);
     return timeout > 0 ? fmin(period, timeout / 4) : period;
 }
 

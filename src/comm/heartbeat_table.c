@@ -76,13 +76,13 @@ static void chosen_write(const struct heartbeat_table *table, double silence, do
     enum { ITEMS = 8 };
     int items = 0, more = 0;
     for (int rank = 0, end; rank < table->size; rank = end) {
+        end = rank + 1;
+        if (!table->rank[rank].chosen)
+            continue;
         struct watched one = table->rank[rank];
         const char *host = table->host_of(rank);
         char doing[256];
         double longest = heartbeat_table_silence(table, rank, now);
-        end = rank + 1;
-        if (!one.chosen)
-            continue;
         while (end < table->size && table->rank[end].chosen &&
                strcmp(table->host_of(end), host) == 0)
             longest = fmax(longest, heartbeat_table_silence(table, end++, now));
@@ -119,76 +119,156 @@ char *heartbeat_table_silent(const struct heartbeat_table *table, double limit, 
     return text_stream_close(&text);
 }
 
-/* Return the rank's membership of the group, or NULL. */
-static const struct report_group *member_find(const struct report *report, int64_t identity)
+/* A member of a group: its number there, and the last collective that it has started. Of a rank
+ * that waits, `number` is that of the collective. */
+struct entry {
+    int64_t group, number, entered;
+    int rank;
+};
+
+static int ascending(const void *left, const void *right)
 {
-    for (int64_t i = 0; i < report->groups; i++)
-        if (report->member[i].identity == identity)
-            return &report->member[i];
-    return NULL;
+    const struct entry *a = left, *b = right;
+    if (a->group != b->group)
+        return a->group < b->group ? -1 : 1;
+    if (a->number != b->number)
+        return a->number < b->number ? -1 : 1;
+    return (a->rank > b->rank) - (a->rank < b->rank);
 }
 
-/* Choose the ranks that the collective of rank `waiting` lacks. Return false while this is not
- * known: a rank may have changed since its report, or all missing ranks wait themselves, so that
- * the cause is another collective. `longest` seconds after the timeout, choose by what is known. */
-static bool missing_choose(const struct heartbeat_table *table, int waiting, double now)
+/* The members of all groups, for one reading of a table. */
+struct members {
+    const struct heartbeat_table *table;
+    struct entry *entry; /* [count] ascending */
+    int64_t count;
+    int64_t silent; /* number of silent ranks */
+    double oldest;  /* arrival of the oldest report of the other ranks */
+    double now;
+};
+
+static void members_open(struct members *members, const struct heartbeat_table *table, double now)
 {
-    const struct watched *one = &table->rank[waiting];
-    const double since = one->received - one->report.late, longest = table->silence + 2;
-    int64_t unknown = one->report.size; /* members whose last report is older than the group */
-    bool settled = true, caused = false;
-    int missing = 0;
-    for (int rank = 0; rank < table->size; rank++)
-        unknown -= member_find(&table->rank[rank].report, one->report.group) != NULL;
+    struct entry *entry = allocate((size_t)table->size * REPORT_GROUPS, sizeof *entry);
+    *members = (struct members){.table = table, .entry = entry, .oldest = INFINITY, .now = now};
     for (int rank = 0; rank < table->size; rank++) {
-        struct watched *other = &table->rank[rank];
-        const struct report_group *member = member_find(&other->report, one->report.group);
-        const bool silent = is_silent(table, rank, now);
-        if (member == NULL)
-            other->chosen = silent && unknown > 0;
-        else if (one->report.sequence == 0)
-            other->chosen = member->rank == one->report.peer;
+        const struct report *report = &table->rank[rank].report;
+        if (is_silent(table, rank, now))
+            members->silent++;
         else
-            other->chosen = silent || member->entered < one->report.sequence;
-        settled = settled && (silent || other->received >= since);
-        missing += other->chosen;
-        caused = caused || (other->chosen && (silent || other->report.what[0] == '\0'));
+            members->oldest = fmin(members->oldest, table->rank[rank].received);
+        for (const struct report_group *in = report->member; in < &report->member[report->groups];
+             in++)
+            entry[members->count++] = (struct entry){in->identity, in->rank, in->entered, rank};
     }
-    return one->report.late >= longest || (settled && (caused || missing == 0));
+    qsort(entry, (size_t)members->count, sizeof *entry, ascending);
 }
 
-/* True if a lower rank waits in the same collective, for which the answer is the same. */
-static bool is_repeated(const struct heartbeat_table *table, int rank)
+/* Return the first entry of this group and number, or the one that would follow it. */
+static struct entry *members_find(const struct members *members, int64_t group, int64_t number)
 {
-    const struct report *report = &table->rank[rank].report;
-    for (int lower = 0; lower < rank && report->sequence > 0; lower++) {
-        const struct report *other = &table->rank[lower].report;
-        if (other->what[0] != '\0' && other->late >= 0 && other->group == report->group &&
-            other->sequence == report->sequence)
-            return true;
+    const struct entry key = {.group = group, .number = number, .rank = -1};
+    int64_t begin = 0, end = members->count;
+    while (begin < end) {
+        const int64_t middle = begin + (end - begin) / 2;
+        if (ascending(&members->entry[middle], &key) < 0)
+            begin = middle + 1;
+        else
+            end = middle;
     }
-    return false;
+    return &members->entry[begin];
+}
+
+/* True if the collective or message of `report` lacks this member of its group. */
+static bool is_missing(const struct members *members, const struct report *report,
+                       const struct entry *member)
+{
+    return report->sequence == 0 ? member->number == report->peer
+                                 : is_silent(members->table, member->rank, members->now) ||
+                                       member->entered < report->sequence;
+}
+
+/* True if it is known which ranks the collective of rank `waiting` lacks. It is not known while a
+ * rank may have changed since its report, or if all missing ranks wait themselves, so that the
+ * cause is another collective. `longest` seconds after the timeout, choose by what is known. */
+static bool missing_is_known(const struct members *members, int waiting)
+{
+    const struct heartbeat_table *table = members->table;
+    const struct watched *one = &table->rank[waiting];
+    const struct report *report = &one->report;
+    const double since = one->received - report->late, longest = table->silence + 2;
+    const struct entry *begin = members_find(members, report->group, 0);
+    const struct entry *end = members_find(members, report->group + 1, 0);
+    int64_t unknown = end - begin < report->size ? members->silent : 0; /* silent ranks */
+    bool complete = true;
+    if (report->late >= longest || members->oldest < since)
+        return report->late >= longest;
+    for (const struct entry *member = begin; member < end && unknown > 0; member++)
+        unknown -= is_silent(table, member->rank, members->now);
+    if (unknown == 0 && report->sequence == 0) {
+        begin = members_find(members, report->group, report->peer);
+        end = members_find(members, report->group, report->peer + 1);
+    }
+    for (; begin < end && unknown == 0; begin++)
+        if (is_missing(members, report, begin)) {
+            complete = false;
+            unknown += is_silent(table, begin->rank, members->now) ||
+                       table->rank[begin->rank].report.what[0] == '\0';
+        }
+    return complete || unknown > 0;
+}
+
+/* Choose the ranks that the collective of rank `waiting` lacks. Silent ranks may be members whose
+ * last report is older than the group. Return true if there are missing ranks. */
+static bool missing_choose(const struct members *members, int waiting)
+{
+    const struct heartbeat_table *table = members->table;
+    const struct report *report = &table->rank[waiting].report;
+    const struct entry *begin = members_find(members, report->group, 0);
+    const struct entry *end = members_find(members, report->group + 1, 0);
+    const bool unknown = end - begin < report->size;
+    bool missing = false;
+    for (int rank = 0; rank < table->size; rank++)
+        table->rank[rank].chosen = unknown && is_silent(table, rank, members->now);
+    for (; begin < end; begin++)
+        table->rank[begin->rank].chosen = is_missing(members, report, begin);
+    for (int rank = 0; rank < table->size; rank++)
+        missing = missing || table->rank[rank].chosen;
+    return missing;
 }
 
 char *heartbeat_table_missing(const struct heartbeat_table *table, double now)
 {
+    OWNED struct entry *late = allocate((size_t)table->size, sizeof *late);
+    int count = 0, first = table->size;
+    struct members members;
+    struct text_stream text;
     for (int rank = 0; rank < table->size; rank++) {
         const struct report *report = &table->rank[rank].report;
-        if (report->what[0] == '\0' || report->late < 0 || is_repeated(table, rank) ||
-            !missing_choose(table, rank, now))
-            continue;
-        bool missing = false;
-        for (int other = 0; other < table->size; other++)
-            missing = missing || table->rank[other].chosen;
-        struct text_stream text;
-        FILE *stream = text_stream_open(&text);
-        fprintf(stream, "rank %d on %s: %s has waited for %.1f s; %s", rank, table->host_of(rank),
-                report->what, report->waited,
-                missing ? "missing: " : "all ranks have started it, but no data arrives");
-        chosen_write(table, table->silence, now, stream);
-        return text_stream_close(&text);
+        if (report->what[0] != '\0' && report->late >= 0)
+            late[count++] = (struct entry){report->group, report->sequence, 0, rank};
     }
-    return NULL;
+    if (count == 0)
+        return NULL;
+    members_open(&members, table, now);
+    qsort(late, (size_t)count, sizeof *late, ascending);
+    for (int i = 0; i < count; i++) {
+        /* The answer is the same for all ranks in a collective. */
+        const bool repeated = i > 0 && late[i].number > 0 && late[i].group == late[i - 1].group &&
+                              late[i].number == late[i - 1].number;
+        if (!repeated && late[i].rank < first && missing_is_known(&members, late[i].rank))
+            first = late[i].rank;
+    }
+    if (first < table->size) {
+        const struct report *report = &table->rank[first].report;
+        FILE *stream = text_stream_open(&text);
+        fprintf(stream, "rank %d on %s: %s has waited for %.1f s; %s", first, table->host_of(first),
+                report->what, report->waited,
+                missing_choose(&members, first) ? "missing: "
+                                                : "all ranks have started it, but no data arrives");
+        chosen_write(table, table->silence, now, stream);
+    }
+    free(members.entry);
+    return first < table->size ? text_stream_close(&text) : NULL;
 }
 
 /* Checkpoints, weights and results take as long as the disk needs. */
