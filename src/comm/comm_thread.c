@@ -173,7 +173,7 @@ void progress_copy(const struct comm_request *request, struct stream *stream)
     else if (request->call.after != NULL)
         device->stream_wait(stream, request->call.after);
     for (int part = 0; part < request->call.parts[0]; part++) {
-        void *into = part_received(request, 0, part), *from = part_sent(request, 0, part);
+        void *into = part_received(request, part), *from = part_sent(request, 0, part);
         if (stream == NULL)
             memcpy(into, from, bytes);
         else

@@ -69,9 +69,10 @@ struct stage {
 int64_t stage_part(const struct stage *stage, int64_t block, int64_t first, int64_t count,
                    unsigned char **part);
 
-/* All-to-all: the address of this rank's partial value for rank `to`, and of that from a rank. */
+/* All-to-all: the address of this rank's partial value for rank `to`, and of received partial value
+ * number `part`, ordered by rank. */
 unsigned char *part_sent(const struct comm_request *request, int to, int part);
-unsigned char *part_received(const struct comm_request *request, int from, int part);
+unsigned char *part_received(const struct comm_request *request, int64_t part);
 
 /* Tags on a group's communicator. */
 enum { TAG_COLLECTIVE = 1, TAG_BYTES = 2 };
@@ -122,12 +123,16 @@ bool lane_test(struct lane *lane);
 enum { SEGMENT_BYTES = 1 << 20, SCRATCH_BYTES = LANE_WINDOW * SEGMENT_BYTES };
 /* Up to this size latency dominates, so algorithms minimise the number of messages. The statistics
  * of a batch norm of 2048 channels are 32,776 bytes. */
-enum { SMALL_BYTES = 40 << 10, SMALL_BLOCK = 1 << 10 /* of one rank, in an all-gather */ };
+enum {
+    SMALL_BYTES = 40 << 10,
+    SMALL_BLOCK = 1 << 10,  /* of one rank, in an all-gather */
+    HALVING_BLOCK = 4 << 10 /* of one rank, in an all-reduce without another transport */
+};
 void ring_run(const struct stage *stage);
 void tree_all_reduce(const struct comm_request *request);
 void tree_broadcast(const struct comm_request *request, int root);
 void tree_all_gather(const struct comm_request *request);
-void chain_broadcast(const struct comm_request *request);
+void halving_all_reduce(const struct comm_request *request);
 void pairwise_all_to_all(const struct comm_request *request);
 void message_run(const struct comm_request *request);
 /* For groups with a window. */

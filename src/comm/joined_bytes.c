@@ -43,18 +43,19 @@ static void parts_gather(struct comm *comm, const void *part, int64_t most, cons
                 (size_t)(begin[rank + 1] - begin[rank]));
 }
 
-/* Broadcast the parts among the ranks that own a copy. owner[r]: the rank whose copy has the part
- * of rank r. */
+/* Broadcast the parts among the ranks that own a copy; adjacent parts of an owner together.
+ * owner[r]: the rank whose copy has the part of rank r. */
 static void parts_exchange(struct comm *comm, const int64_t *owner, const int64_t *begin,
                            unsigned char *data)
 {
     const bool owns = owner[comm->rank] == comm->rank;
     struct comm *owners = comm->backend->split(comm, owns ? 0 : 1, comm->rank);
     OWNED int *number = allocate((size_t)comm->size, sizeof *number); /* among the owners */
-    for (int rank = 0, count = 0; rank < comm->size; rank++) {
-        number[rank] = owner[rank] == rank ? count++ : number[owner[rank]];
+    for (int rank = 0, end, count = 0; rank < comm->size; rank = end) {
+        for (end = rank; end < comm->size && owner[end] == owner[rank]; end++)
+            number[end] = owner[end] == end ? count++ : number[owner[end]];
         if (owns)
-            comm_broadcast(owners, data + begin[rank], begin[rank + 1] - begin[rank], COMM_BYTE,
+            comm_broadcast(owners, data + begin[rank], begin[end] - begin[rank], COMM_BYTE,
                            number[rank]);
     }
     owners->backend->close(owners);

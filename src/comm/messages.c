@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* Messages between ranks, and the collectives that need no reduction order of a ring. Small buffers
- * take log2(size) steps: along a binomial tree or, in an all-gather, by doubling. Large broadcasts
- * use a chain of ranks. An all-to-all exchanges messages with one rank after the other. */
+/* Messages between ranks, and the collectives that need no reduction order of a ring. They take
+ * about log2(size) steps: along a binomial tree, by doubling (an all-gather) or by halving and
+ * doubling (an all-reduce). An all-to-all exchanges messages with one rank after the other. */
 #include "comm/internal.h"
 
 #include <string.h>
@@ -52,10 +52,8 @@ struct flow {
     int64_t bytes;
 };
 
-/* Send and receive at the same time, in segments. forwards: a segment is sent once it was received,
- * so that a chain of ranks receives one segment while it sends the one before. */
-static void transfer(const struct comm_request *request, struct flow from, struct flow to,
-                     bool forwards)
+/* Send and receive at the same time, in segments. */
+static void transfer(const struct comm_request *request, struct flow from, struct flow to)
 {
     const int tag = request->sequence > 0 ? TAG_COLLECTIVE : TAG_BYTES;
     const int64_t receives = round_up_division(from.bytes, SEGMENT_BYTES);
@@ -69,7 +67,7 @@ static void transfer(const struct comm_request *request, struct flow from, struc
             int64_t begin = in.posted * SEGMENT_BYTES;
             lane_receive(&in, from.data + begin, smaller(from.bytes - begin, SEGMENT_BYTES));
         }
-        while (out.posted < sends && !lane_full(&out) && !(forwards && out.posted == in.done)) {
+        while (out.posted < sends && !lane_full(&out)) {
             int64_t begin = out.posted * SEGMENT_BYTES;
             lane_send(&out, to.data + begin, smaller(to.bytes - begin, SEGMENT_BYTES));
         }
@@ -90,9 +88,9 @@ void message_run(const struct comm_request *request)
 {
     const struct flow flow = whole(request, request->call.peer);
     if (request->call.action == COMM_SEND)
-        transfer(request, NONE, flow, false);
+        transfer(request, NONE, flow);
     else
-        transfer(request, flow, NONE, false);
+        transfer(request, flow, NONE);
 }
 
 /* Reduce to rank 0, then broadcast, so that all ranks get the same bits. */
@@ -101,13 +99,13 @@ void tree_all_reduce(const struct comm_request *request)
     int rank = request->group->comm.rank, size = request->group->comm.size;
     for (int distance = 1; distance < size; distance *= 2) {
         if (rank & distance) {
-            transfer(request, NONE, whole(request, rank - distance), false);
+            transfer(request, NONE, whole(request, rank - distance));
             break;
         }
         if (rank + distance < size) {
             transfer(request,
-                     (struct flow){rank + distance, request->scratch, request_bytes(request)}, NONE,
-                     false);
+                     (struct flow){rank + distance, request->scratch, request_bytes(request)},
+                     NONE);
             combine(request->call.type, request->call.operation, request->call.buffer,
                     request->scratch, request->call.count);
         }
@@ -123,18 +121,62 @@ void tree_broadcast(const struct comm_request *request, int root)
     while (distance < size && !(position & distance))
         distance *= 2;
     if (position != 0)
-        transfer(request, whole(request, (position - distance + root) % size), NONE, false);
+        transfer(request, whole(request, (position - distance + root) % size), NONE);
     for (distance /= 2; distance > 0; distance /= 2)
         if (position + distance < size)
-            transfer(request, NONE, whole(request, (position + distance + root) % size), false);
+            transfer(request, NONE, whole(request, (position + distance + root) % size));
 }
 
-void chain_broadcast(const struct comm_request *request)
+/* One step of halving_all_reduce, for the rank with this number of `power` ranks: exchange halves
+ * of data [count] with the rank at `distance`, and add the received half to the own one. Reduce the
+ * own half over larger distances. Then exchange the results. received [count]: scratch memory. */
+static void halves_reduce(const struct comm_request *request, int number, int power, int distance,
+                          unsigned char *data, int64_t count, unsigned char *received)
 {
-    const int rank = request->group->comm.rank, size = request->group->comm.size;
-    const int position = (rank - request->call.peer + size) % size;
-    transfer(request, position > 0 ? whole(request, (rank + size - 1) % size) : NONE,
-             position < size - 1 ? whole(request, (rank + 1) % size) : NONE, position > 0);
+    const int extra = request->group->comm.size - power, other = number ^ distance;
+    const int peer = other < extra ? 2 * other : other + extra;
+    const int64_t width = comm_type_size(request->call.type), half = count / 2;
+    const bool lower = (number & distance) == 0;
+    const int64_t kept = lower ? half : count - half, given = count - kept;
+    unsigned char *own = lower ? data : data + half * width;
+    unsigned char *others = lower ? data + half * width : data;
+    if (distance == power)
+        return;
+    transfer(request, (struct flow){peer, received, kept * width},
+             (struct flow){peer, others, given * width});
+    combine(request->call.type, request->call.operation, own, received, kept);
+    halves_reduce(request, number, power, 2 * distance, own, kept, received);
+    transfer(request, (struct flow){peer, others, given * width},
+             (struct flow){peer, own, kept * width});
+}
+
+/* Recursive halving and doubling. The largest messages are between adjacent ranks, which share a
+ * node. If the number of ranks is no power of two, each of the first ranks with an odd number adds
+ * its buffer to that of the rank below and gets the result from it. The order of sums depends on
+ * the number of ranks only; for a power of two it is that of tree_all_reduce. */
+void halving_all_reduce(const struct comm_request *request)
+{
+    const struct comm_call *call = &request->call;
+    const int rank = request->group->comm.rank, size = request->group->comm.size, pair = rank ^ 1;
+    const int64_t bytes = request_bytes(request);
+    OWNED unsigned char *received = allocate(1, (size_t)bytes);
+    int power = 1;
+    while (2 * power <= size)
+        power *= 2;
+    const bool paired = rank < 2 * (size - power);
+    if (paired && rank % 2 == 1) {
+        transfer(request, NONE, whole(request, pair));
+        transfer(request, whole(request, pair), NONE);
+        return;
+    }
+    if (paired) {
+        transfer(request, (struct flow){pair, received, bytes}, NONE);
+        combine(call->type, call->operation, call->buffer, received, call->count);
+    }
+    halves_reduce(request, paired ? rank / 2 : rank - (size - power), power, 1, call->buffer,
+                  call->count, received);
+    if (paired)
+        transfer(request, NONE, whole(request, pair));
 }
 
 /* Bruck's algorithm. scratch: the block of this rank, followed by the blocks received from the next
@@ -143,12 +185,14 @@ void tree_all_gather(const struct comm_request *request)
 {
     int rank = request->group->comm.rank, size = request->group->comm.size;
     int64_t block = request_bytes(request);
-    unsigned char *data = request->call.buffer, *scratch = request->scratch;
+    OWNED unsigned char *large =
+        size * block > SCRATCH_BYTES ? allocate((size_t)size, (size_t)block) : NULL;
+    unsigned char *data = request->call.buffer, *scratch = large != NULL ? large : request->scratch;
     memcpy(scratch, data + rank * block, (size_t)block);
     for (int have = 1; have < size; have *= 2) {
         int64_t bytes = (have < size - have ? have : size - have) * block;
         transfer(request, (struct flow){(rank + have) % size, scratch + have * block, bytes},
-                 (struct flow){(rank - have + size) % size, scratch, bytes}, false);
+                 (struct flow){(rank - have + size) % size, scratch, bytes});
     }
     memcpy(data + rank * block, scratch, (size_t)((size - rank) * block));
     memcpy(data, scratch + (size - rank) * block, (size_t)(rank * block));
@@ -160,17 +204,20 @@ void pairwise_all_to_all(const struct comm_request *request)
 {
     const int rank = request->group->comm.rank, size = request->group->comm.size;
     const int *parts = request->call.parts;
+    int64_t before = comm_parts_before(parts, rank); /* partial values of ranks below `from` */
     for (int step = 0; step < size; step++) {
         const int from = (rank - step + size) % size, to = (rank + step) % size;
+        if (step > 0)
+            before = (from < size - 1 ? before : comm_parts_before(parts, size)) - parts[from];
         for (int part = 0; part < parts[from] || part < parts[rank]; part++) {
-            const struct flow in = {from, part_received(request, from, part),
+            const struct flow in = {from, part_received(request, before + part),
                                     part < parts[from] ? request_bytes(request) : 0};
             const struct flow out = {to, part_sent(request, to, part),
                                      part < parts[rank] ? request_bytes(request) : 0};
             if (step == 0)
                 memcpy(in.data, out.data, (size_t)out.bytes);
             else
-                transfer(request, in, out, false);
+                transfer(request, in, out);
         }
     }
 }

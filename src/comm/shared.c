@@ -248,7 +248,9 @@ static bool parts_copy_out(struct shared *shared, int part)
             i == 0 ? part_sent(request, rank, part) + first * width
                    : slot_of(window, rank, chunk) + window->part_bytes * (size_t)window->rank;
         if (part < request->call.parts[rank])
-            memcpy(part_received(request, rank, part) + first * width, from, bytes);
+            memcpy(part_received(request, comm_parts_before(request->call.parts, rank) + part) +
+                       first * width,
+                   from, bytes);
     }
     chunk_count(shared, CHUNK_REDUCED);
     return true;

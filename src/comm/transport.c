@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* The algorithm of each collective. Small buffers use the least number of messages (messages.c), or
  * shared memory without the communication thread (exchange.c, called by mpi.c). Large ones use the
- * group's transport: a ring of messages, shared memory within a node, or a hierarchy of both. The
- * choice depends on the layout of the ranks and on the available memory, never on a measurement, so
- * that results are reproducible bit for bit. */
+ * group's transport: a ring of messages, shared memory within a node, or a hierarchy of both. A
+ * ring has a number of successive messages that grows with the ranks: with many ranks, and so small
+ * blocks per rank, a group without another transport uses messages.c. The choice depends on the
+ * layout of the ranks and on the available memory, never on a measurement, so that results are
+ * reproducible bit for bit. */
 #include "comm/internal.h"
 
 #include <stdio.h>
@@ -30,11 +32,10 @@ unsigned char *part_sent(const struct comm_request *request, int to, int part)
            (part * call->stride + to * call->count) * comm_type_size(call->type);
 }
 
-unsigned char *part_received(const struct comm_request *request, int from, int part)
+unsigned char *part_received(const struct comm_request *request, int64_t part)
 {
     const struct comm_call *call = &request->call;
-    return (unsigned char *)call->received +
-           (comm_parts_before(call->parts, from) + part) * call->count * comm_type_size(call->type);
+    return (unsigned char *)call->received + part * call->count * comm_type_size(call->type);
 }
 
 void transport_run_stage(const struct stage *stage)
@@ -144,21 +145,21 @@ static void run_large(const struct comm_request *request)
 void transport_run(const struct comm_request *request)
 {
     const struct group *group = request->group;
-    const int64_t bytes = request_bytes(request);
-    bool small = bytes <= SMALL_BYTES;
+    const int64_t bytes = request_bytes(request), ranks = comm_scaled_ranks(group->comm.size);
+    const bool small = bytes <= SMALL_BYTES, ring = group->window == NULL && group->across == NULL;
     if (request->call.action == COMM_ALL_TO_ALL && group->window != NULL)
         shared_all_to_all(request);
     else if (request->call.action == COMM_ALL_TO_ALL)
         pairwise_all_to_all(request);
     else if (request->call.action == COMM_ALL_REDUCE && small)
         tree_all_reduce(request);
-    else if (request->call.action == COMM_BROADCAST && small)
+    else if (request->call.action == COMM_BROADCAST)
         tree_broadcast(request, request->call.peer);
     else if (request->call.action == COMM_ALL_GATHER && group->window == NULL &&
-             bytes <= SMALL_BLOCK && bytes * group->comm.size <= SCRATCH_BYTES)
+             bytes <= SMALL_BLOCK)
         tree_all_gather(request);
-    else if (request->call.action == COMM_BROADCAST)
-        chain_broadcast(request);
+    else if (request->call.action == COMM_ALL_REDUCE && ring && bytes <= ranks * HALVING_BLOCK)
+        halving_all_reduce(request);
     else if (request->call.action >= COMM_SEND)
         message_run(request);
     else if (group->across != NULL && (group->by_node || request->call.action == COMM_ALL_REDUCE))

@@ -656,9 +656,10 @@ OPTION(debug, pause, "none", TEXT(.effect = EFFECT_NONE),
        "data_open, model_open, memory, folder, folder_lock, weights_read (step 0), data, forward, "
        "backward, reduce, update, evaluation, checkpoint_memory, checkpoint_write, "
        "checkpoint_name, checkpoint_link, weights_write, test, results, end.")
-OPTION(debug, rank_factor, "1", INTEGER(.least = 1, .most = 1e6, .effect = EFFECT_NONE),
-       "Use limits that depend on the number of ranks as if there were this many times as many. For "
-       "tests of large runs on few ranks.")
+OPTION(
+    debug, rank_factor, "1", INTEGER(.least = 1, .most = 1e6, .effect = EFFECT_NONE),
+    "Use limits that depend on the number of ranks as if there were this many times as many. For "
+    "tests of large runs on few ranks.")
 SECTION_END(debug)
 
 SECTION(cuda, "NVIDIA GPUs", EFFECT_LEARNING, NULL)

@@ -7,6 +7,10 @@
 #define VITTRAIN_TEST_FAKE_NETWORK_H
 
 #include <stdbool.h>
+#include <stdint.h>
+
+/* Return the number of messages of collectives that this process has sent. */
+int64_t network_sent(void);
 
 /* While on, messages leave late and in a different order for different ranks, arrivals are noticed
  * late, and sleeps last longer. */

@@ -14,7 +14,8 @@
 #include "options/options.h"
 #include "rank_tests.h"
 
-/* Placement of the ranks, and the requested transport. */
+/* Placement of the ranks, and the requested transport. A ring on simulated nodes has the limits of
+ * 999 times as many ranks. */
 struct layout {
     enum transport_choice transport;
     int ranks_a_node; /* 0: the real node */
@@ -25,7 +26,7 @@ static const struct layout layouts[] = {
     {TRANSPORT_RING, 0, false},         {TRANSPORT_SHARED, 0, false},
     {TRANSPORT_AUTO, 2, false},         {TRANSPORT_HIERARCHICAL, 3, false},
     {TRANSPORT_HIERARCHICAL, 1, false}, {TRANSPORT_HIERARCHICAL, 2, true},
-    {TRANSPORT_HIERARCHICAL, 0, false},
+    {TRANSPORT_HIERARCHICAL, 0, false}, {TRANSPORT_RING, 1, false},
 };
 enum { LAYOUTS = sizeof layouts / sizeof layouts[0] };
 
@@ -43,6 +44,7 @@ static void groups_open(const struct layout *layout, struct comm *group[GROUPS])
     const struct comm_backend *backend = world->backend;
     int half = (world->size + 1) / 2;
     network_set_nodes(layout->ranks_a_node, layout->mixed);
+    comm_set_rank_factor(layout->transport == TRANSPORT_RING && layout->ranks_a_node > 0 ? 999 : 1);
     group[0] = backend->split(world, 0, world->rank);
     group[1] = backend->split(world, world->rank / half, world->rank);
     group[2] = backend->split(world, world->rank % half, world->rank);
@@ -245,6 +247,30 @@ static int64_t sums_differ(const struct layout *one, const struct layout *other,
     const int64_t wrong = (memcmp(first, again, (size_t)count * sizeof(float)) != 0) +
                           differs_from_root(first, count);
     return wrong;
+}
+
+/* An all-reduce of a large buffer, an all-gather of small blocks and a broadcast in a group without
+ * another transport, with the limits of many ranks. */
+TEST(messages_grow_with_the_logarithm_of_the_ranks)
+{
+    enum { BYTES = 1 << 20, BLOCK = 24 };
+    struct comm *group[GROUPS];
+    int64_t steps = 0, sent[4];
+    OWNED unsigned char *data = allocate(BYTES, 1);
+    groups_open(&layouts[LAYOUTS - 1], group);
+    while (1 << steps < world->size)
+        steps++;
+    sent[0] = network_sent();
+    comm_all_reduce(group[0], data, BYTES, COMM_BYTE, COMM_SUM);
+    sent[1] = network_sent();
+    comm_all_gather(group[0], data, BLOCK, COMM_BYTE);
+    sent[2] = network_sent();
+    comm_broadcast(group[0], data, BYTES, COMM_BYTE, 0);
+    sent[3] = network_sent();
+    groups_close(group);
+    const bool wrong =
+        sent[1] - sent[0] > 2 * steps || sent[2] - sent[1] > steps || sent[3] - sent[2] > steps;
+    assert_int_equal(all_wrong(wrong), 0);
 }
 
 /* The available shared memory is not part of the layout. */

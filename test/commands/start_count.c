@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* vittrain with counters, for test_start.sh and `benchmarks/start.sh ranks`. It counts the messages
- * of each collective up to the first update, at which each rank writes the file
- * $START_COUNT/rank.RANK. Its rows have tabs between the cells:
+ * of each collective. At the end each rank writes the file $START_COUNT/rank.RANK. Its rows have
+ * tabs between the cells:
  *
- *   collective, NAME, SENT, RECEIVED, SENT_BYTES, ADDRESSES: a collective before the first step,
- *     with the addresses of its callers
- *   total, NAME, VALUE
+ *   KIND, NAME, SENT, RECEIVED, SENT_BYTES, ADDRESSES: a collective, with the addresses of its
+ *     callers. KIND: "collective" before the first step, "step" in a step, "later" between steps
+ *   total, NAME, VALUE: up to the first update
  *
  * Of MPI's own collectives, only the call is counted, not the messages. $START_NODE_RANKS: number
  * of consecutive ranks that count as one node with its own host name. $START_NODES: number of nodes
@@ -33,7 +33,7 @@ struct record {
     char name[32];
     int64_t sent, received, sent_bytes;
     int callers;
-    bool in_step;
+    const char *kind;
     void *caller[CALLERS];
 };
 
@@ -48,9 +48,11 @@ static struct {
     int order[RECORDS]; /* index of the record of each request */
     int records;
     int rank;
-    bool stepping, written;
+    const char *kind;             /* of the next record */
     struct moment entered, ready; /* when MPI_Init is called and returns */
-} count = {.lock = PTHREAD_MUTEX_INITIALIZER};
+    struct moment updated;        /* the first update */
+    double resident, updated_at;
+} count = {.lock = PTHREAD_MUTEX_INITIALIZER, .kind = "collective"};
 
 static _Thread_local struct record *current;
 static _Thread_local bool in_heartbeat;
@@ -71,13 +73,13 @@ static void record_add(const char *name)
     ENSURE(count.records < RECORDS, "too many collectives to count");
     struct record *record = &count.record[count.records++];
     snprintf(record->name, sizeof record->name, "%s", name);
-    record->in_step = count.stepping;
+    record->kind = count.kind;
     record->callers = backtrace(record->caller, CALLERS);
 }
 
 static void record_write(FILE *file, const struct record *record)
 {
-    fprintf(file, "collective\t%s\t%lld\t%lld\t%lld\t", record->name, (long long)record->sent,
+    fprintf(file, "%s\t%s\t%lld\t%lld\t%lld\t", record->kind, record->name, (long long)record->sent,
             (long long)record->received, (long long)record->sent_bytes);
     for (int i = 0; i < record->callers; i++) {
         Dl_info where;
@@ -92,9 +94,9 @@ static void table_write(void)
 {
     char path[4096];
     const char *folder = getenv("START_COUNT");
-    if (folder == NULL || count.written)
+    if (folder == NULL)
         return;
-    const struct moment now = moment_now(), *entered = &count.entered, *ready = &count.ready;
+    const struct moment now = count.updated, *entered = &count.entered, *ready = &count.ready;
     const struct {
         const char *name;
         double value;
@@ -103,15 +105,13 @@ static void table_write(void)
                   {"before MPI_Init processor seconds", entered->processor},
                   {"MPI_Init to update seconds", now.wall - ready->wall},
                   {"MPI_Init to update processor seconds", now.processor - ready->processor},
-                  {"resident bytes", (double)process_memory("VmRSS:")},
-                  {"update at", clock_wall()}};
-    count.written = true;
+                  {"resident bytes", count.resident},
+                  {"update at", count.updated_at}};
     snprintf(path, sizeof path, "%s/rank.%d", folder, count.rank);
     FILE *file = fopen(path, "w");
     ENSURE(file != NULL, "cannot write %s", path);
     for (int i = 0; i < count.records; i++)
-        if (!count.record[i].in_step)
-            record_write(file, &count.record[i]);
+        record_write(file, &count.record[i]);
     for (size_t i = 0; i < sizeof totals / sizeof totals[0]; i++)
         fprintf(file, "total\t%s\t%.6f\n", totals[i].name, totals[i].value);
     ENSURE(fclose(file) == 0, "cannot write %s", path);
@@ -158,8 +158,16 @@ void __wrap_heartbeat_turn(const struct comm_request *request, double waited, do
 
 void __wrap_status_set_phase(int phase)
 {
-    count.stepping = count.stepping || phase == PHASE_FORWARD;
-    if (phase == PHASE_UPDATE)
+    if (phase == PHASE_UPDATE && count.updated_at == 0) {
+        count.updated = moment_now();
+        count.resident = (double)process_memory("VmRSS:");
+        count.updated_at = clock_wall();
+    }
+    if (phase >= PHASE_FORWARD && phase <= PHASE_UPDATE)
+        count.kind = "step";
+    else if (count.updated_at > 0)
+        count.kind = "later";
+    if (phase == PHASE_END)
         table_write();
     __real_status_set_phase(phase);
 }

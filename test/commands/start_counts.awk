@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Sum the tables of test/commands/start_count: awk -f start_counts.awk FOLDER/rank.*
 # Prints rows with tabs between the cells:
-#   collective NAME CALLS STEPS MESSAGES BYTES ADDRESS...
-#       The calls from one place of the program. CALLS: largest number of calls of a rank. STEPS: largest number of
+#   KIND NAME CALLS STEPS MESSAGES BYTES ADDRESS...
+#       The calls from one place of the program before the first step (KIND collective) or after it (later). CALLS: largest number of calls of a rank. STEPS: largest number of
 #       messages that a rank sends and receives. MESSAGES, BYTES: sums over all ranks.
 #   total NAME MEAN MOST
 #       Mean and maximum over the ranks.
 BEGIN { FS = OFS = "\t" }
 FNR == 1 { ranks++ }
-$1 == "collective" {
-    key = $2 "\t" $6
+$1 == "collective" || $1 == "later" {
+    key = $1 "\t" $2 "\t" $6
     calls[key, FILENAME]++
     steps[key, FILENAME] += $3 + $4
     if (!(key in order)) { order[key] = ++keys; named[keys] = key }
@@ -27,7 +27,7 @@ $1 == "total" {
 END {
     for (k = 1; k <= keys; k++) {
         split(named[k], part, "\t")
-        print "collective", part[1], most_calls[named[k]], most_steps[named[k]], messages[named[k]], bytes[named[k]], part[2]
+        print part[1], part[2], most_calls[named[k]], most_steps[named[k]], messages[named[k]], bytes[named[k]], part[3]
     }
     for (k = 1; k <= names; k++) print totals[k], sum[totals[k]] / ranks, most[totals[k]]
 }
