@@ -14,7 +14,7 @@ from report_values import NAN, array, esc, get, known, num, ratio, records, text
 
 class Lines:
     """Goes through the rows of training and of epochs in the order of their steps. Formats
-    override file(), step(), end_epoch() and end()."""
+    have a file name and the methods step(), end_epoch() and end()."""
 
     def __init__(self, run):
         keys = ("global_batch", "world_size", "nodes", "total_steps", "steps_per_epoch")
@@ -55,7 +55,7 @@ class Lines:
         self.epochs_seconds += row["seconds"] + known(row["eval_seconds"], 0.0)
         self.end_epoch(row, improved)
 
-    def walk(self):
+    def write(self):
         rows = []
         for row in self.run.rows["train"] + self.run.epochs:
             epoch_step = row["step"] - row["epoch"] * self.epoch_steps
@@ -68,20 +68,15 @@ class Lines:
                 self.add_row(row, int(row["epoch"]), epoch_step)
         if self.run.has_result and not math.isnan(self.run.number("loss")):
             self.end()
-
-    def write(self):
-        self.walk()
-        write_file(self.run.file(self.file()), "".join(self.lines))
+        write_file(self.run.file(self.file), "".join(self.lines))
 
 
 class ImageNet(Lines):
     """PyTorch's ImageNet example: meters as "value (average)"; epochs and batches count from 0."""
 
+    file = "imagenet.log"
     METERS = "Time %6.3f (%6.3f)\tData %6.3f (%6.3f)\tLoss %.4e (%.4e)\t"
     METERS += "Acc@1 %6.2f (%6.2f)\tAcc@5 %6.2f (%6.2f)"
-
-    def file(self):
-        return "imagenet.log"
 
     def step(self, row):
         values = []
@@ -115,28 +110,20 @@ def yaml(value):
     return "'%s'" % value.replace("'", "''")
 
 
-class Lightning:
+def lightning_write(run):
     """The Lightning-Hydra template: exec_time.log and hparams.yaml, no lines."""
-
-    def __init__(self, run):
-        self.run = run
-
-    def write(self):
-        run, sections = self.run, {}
-        if math.isnan(run.number("parameters")):
-            raise Failure(5, f"cannot export {run.path}: result.json has no parameters")
-        last = [attempt["seconds"] for attempt in run.attempts[-1:]]
-        seconds = known(*last, run.number("total_seconds"))
-        write_file(run.file("exec_time.log"), f"'train' execution time: {seconds!r} (s)")
-        for key, value in run.deck.items():
-            section, _, name = key.partition(".")
-            lines = sections.setdefault(section, [section + ":\n"])
-            lines.append(f"  {name}: {yaml(value)}\n")
-        lines = ["".join(section) for section in sections.values()]
-        total, trained = run.number("parameters"), run.number("trainable_parameters")
-        counts = [("total", total), ("trainable", trained), ("non_trainable", total - trained)]
-        lines += [f"model/params/{name}: {count:.0f}\n" for name, count in counts]
-        write_file(run.file("hparams.yaml"), "".join(lines))
+    if math.isnan(run.number("parameters")):
+        raise Failure(5, f"cannot export {run.path}: result.json has no parameters")
+    seconds = known(get(run.attempts[-1:], "0.seconds"), run.number("total_seconds"))
+    write_file(run.file("exec_time.log"), f"'train' execution time: {seconds!r} (s)")
+    sections = {}
+    for key, value in run.deck.items():
+        section, _, name = key.partition(".")
+        sections[section] = sections.get(section, section + ":\n") + f"  {name}: {yaml(value)}\n"
+    total, trained = run.number("parameters"), run.number("trainable_parameters")
+    counts = [("total", total), ("trainable", trained), ("non_trainable", total - trained)]
+    lines = [f"model/params/{name}: {count:.0f}\n" for name, count in counts]
+    write_file(run.file("hparams.yaml"), "".join([*sections.values(), *lines]))
 
 
 def plots_write(charts, path, width=600, height=400):
@@ -176,9 +163,7 @@ class Course(Lines):
         self.vit = text(run.result.get("model")).startswith("vit")
         names = [text(get(one, "name")) for one in array(run.result["classes"])]
         self.names = names if self.vit else [self.BRIEF.get(name, name) for name in names]
-
-    def file(self):
-        return f"{self.batch}_{self.epochs}_{self.nodes}_{self.ranks}.txt"
+        self.file = f"{self.batch}_{self.epochs}_{self.nodes}_{self.ranks}.txt"
 
     def step(self, row):
         place = self.epoch + 1, self.epochs, self.epoch_step, self.epoch_steps, row["loss"]
@@ -246,9 +231,7 @@ class Course(Lines):
         plots_write(charts, self.run.file(name))
 
 
-FORMATS = {"course": Course, "imagenet": ImageNet, "lightning": Lightning}
-
-
-def write(run, name):
-    """Write the files of a format to the run's folder."""
-    FORMATS[name](run).write()
+# Functions that write the files of a format to the run's folder
+FORMATS = {"lightning": lightning_write}
+FORMATS["course"] = lambda run: Course(run).write()
+FORMATS["imagenet"] = lambda run: ImageNet(run).write()

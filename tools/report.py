@@ -23,19 +23,21 @@ import sys
 import time
 
 import export
-from report_charts import COLOURS, MEASURES, SENSORS, Chart, Drawing, Measure, Series, points
-from report_charts import time_unit
-from report_run import OUTPUT, SENSOR_KINDS, Failure, Run, printed, read_text, write_file
-from report_tables import FACT, FACTS, FACT_TABLE, SHEETS, SPLITS, Sheet, fact_known, fact_name
-from report_tables import facts_csv, markdown, sheet_attempts, sheet_classes, sheet_options
-from report_tables import sheet_outputs, sheet_ranks, sheet_trouble, sheet_units, top1_name
-from report_values import CONTROL, Html, array, esc, get, known, letters, num, ratio, show, text
+import report_tables as tables
+from report_charts import COLOURS, CURVE_COLOURS, MEASURES, SENSORS
+from report_charts import Chart, Drawing, Measure, Series, points, time_unit
+from report_run import OUTPUT, Failure, Run, printed, read_text, write_file
+from report_tables import FACT, SPLITS, Sheet, fact_known, fact_name, markdown, note_html
+from report_tables import top1_name, weight_groups
+from report_values import CONTROL, NAN, Html, array, esc, get, known
+from report_values import letters, num, ratio, show, text
 
 # ---- the page
 
 
 # Facts that describe a run in one line
 KIND = "model init data data_used epochs optimizer learning_rate strategy ranks nodes precision"
+DOT = " &middot; "
 COMPARED = "Speed-up is relative to run A, and empty for another model or image size."
 
 
@@ -51,21 +53,17 @@ class Page:
         colour = f"s{at % len(COLOURS)}"
         return Html(f'<span class="key {colour}" title="{name}"><b>{letters(at)}</b></span>')
 
-    def note(self, words):
-        return f'<p class="note">{esc(words)}</p>\n' if words else ""
-
-    def each(self, *shows):
-        """What the functions of a run return, of several runs under their titles."""
+    def sheets(self, section):
+        """The tables of a section; those of several runs are under their titles."""
         parts = []
         for run in self.runs:
-            part = "".join(show_run(run) for show_run in shows)
+            part = "".join(sheet(run).html() for sheet in tables.SHEETS.get(section, ()))
+            if section == "classes" and not self.one:
+                part += self.matrix(run)
             if part and not self.one:
                 parts.append(f"<h3>{self.letter(run)}{esc(run.name)}</h3>\n")
             parts.append(part)
         return "".join(parts)
-
-    def tables(self, *sheets):
-        return self.each(*(lambda run, sheet=sheet: sheet(run).html() for sheet in sheets))
 
     # -- the head
 
@@ -73,28 +71,33 @@ class Page:
         names = [esc(run.name) for run in self.runs]
         return f"{len(names)} runs" if len(names) > 3 else " and ".join(names)
 
-    def kind(self, run):
-        """Model, data, layout and state of a run in one line."""
-        facts = [(FACT[key].name.lower(), FACT[key].cell(run, run)) for key in KIND.split()]
-        parts = [f"{name} {value.rstrip('/').rpartition('/')[2]}" for name, value in facts if value]
-        status = run.status()
-        colour = {"finished": "ok", "failed": "no"}.get(status, "open")
-        return " &middot; ".join(
-            list(map(esc, parts)) + [f'<span class="state {colour}">{status}</span>']
-        )
+    def kinds(self):
+        """Parts of a line about all runs, and of lines about each run: what differs, its state."""
+        kinds, own = [], []
+        for run in self.runs:
+            facts = [(FACT[key].name.lower(), FACT[key].cell(run, run)) for key in KIND.split()]
+            parts = [f"{name} {value.rstrip('/').split('/')[-1]}" for name, value in facts if value]
+            kinds.append([words for part in parts for words in part.split(", ")])
+        shared = [part for part in kinds[0] if all(part in parts for parts in kinds)]
+        for run, parts in zip(self.runs, kinds):
+            status = run.status()
+            colour = {"finished": "ok", "failed": "no"}.get(status, "open")
+            state = Html(f'<span class="state {colour}">{status}</span>')
+            own.append([part for part in parts if part not in shared] + [state])
+        return shared, own
 
     def head(self):
-        parts = [f"<header>\n<h1>{self.title()}</h1>\n"]
+        shared, own = self.kinds()
+        kind = DOT.join(map(esc, shared + (own[0] if self.one else [])))
+        parts = [f'<header>\n<h1>{self.title()}</h1>\n<p class="kind">{kind}</p>\n']
         if self.one:
             run = self.runs[0]
-            parts.append(f'<p class="kind">{self.kind(run)}</p>\n')
             if run.status() != "finished" and run.reason():
                 parts.append(f'<p class="reason">{esc(run.reason())}</p>\n')
-            parts.append(self.note(run.resume_text()))
-        parts.append(self.figures())
-        return "".join(parts) + "</header>\n"
+            parts.append(note_html(run.resume_text()))
+        return "".join(parts) + self.figures(own) + "</header>\n"
 
-    def figures(self):
+    def figures(self, kinds):
         """The key figures: of one run side by side, of several as a table."""
         main = "miou map rmse persistence r2 top1".split()
         keys = [f"{split}_{name}" for name in main for split in SPLITS]
@@ -102,38 +105,38 @@ class Page:
         for pair in pairs + [("images_per_second",), ("peak_share",), ("peak_bytes",)]:
             keys += [key for key in pair if fact_known(FACT[key], self.runs)][:1]
         shown = [FACT[key] for key in keys if fact_known(FACT[key], self.runs)]
-        names = [fact_name(fact, self.runs) for fact in shown]
+        groups = weight_groups(shown, self.runs)
         if self.one:
-            pairs = [(esc(name), self.cell(f, self.runs[0])) for name, f in zip(names, shown)]
-            tiles = "".join("<div><dt>%s</dt><dd>%s</dd></div>\n" % pair for pair in pairs)
-            return f'<dl class="tiles">\n{tiles}</dl>\n' if tiles else ""
+            run, parts = self.runs[0], []
+            for facts, weights in groups:
+                pairs = [(fact_name(fact, self.runs), fact.cell(run, run)) for fact in facts]
+                tiles = [f"<div><dt>{esc(n)}</dt><dd>{esc(v)}</dd></div>\n" for n, v in pairs]
+                parts.append(f"<div><dl>\n{''.join(tiles)}</dl>\n{note_html(weights[0])}</div>\n")
+            return f'<div class="tiles">\n{"".join(parts)}</div>\n' if parts else ""
 
         def name_of(run):
-            return Html(f"{self.letter(run)}<b>{esc(run.name)}</b> <small>{self.kind(run)}</small>")
+            kind = DOT.join(map(esc, kinds[self.runs.index(run)]))
+            return Html(f"{self.letter(run)}<b>{esc(run.name)}</b> <small>{kind}</small>")
 
         columns = [("run", "text", name_of)]
-        for fact, name in zip(shown, names):
-            columns.append((name, "as is", lambda run, fact=fact: self.cell(fact, run)))
+        for facts, weights in groups:
+            for fact in facts:
+                find = lambda run, fact=fact: fact.cell(run, self.runs[0])
+                columns.append((fact_name(fact, self.runs), "as is", find))
+            columns.append(("", "text", dict(zip(self.runs, weights)).get))
         return Sheet("Key figures", "figures", self.runs, columns).html()
-
-    def cell(self, fact, run):
-        """A value, and the weights that it belongs to."""
-        weights = fact.weights(run)
-        below = f"<small>{esc(weights)}</small>" if weights else ""
-        return Html(esc(fact.cell(run, self.runs[0])) + below)
 
     # -- charts
 
     def figure(self, name, chart, large=False):
         coarse = 1 + len(self.runs) // 8  # pages of many runs stay small
         width, height, enlarged, places = (600, 330, 1.6, 100) if large else (400, 220, 1.2, 60)
+        named = [("dash" if s.dashed else "line", s.colour, s.name) for s in chart.series]
         if self.one:
-            entries = [
-                (f"{'dash' if s.dashed else 'line'} s{s.colour}", s.name) for s in chart.series
-            ]
-        else:  # the letters of the runs, and one name for all dashed curves
-            entries = [(f"line s{s.colour}", s.name.partition(" ")[0]) for s in chart.series]
-            entries += [("dash any", s.name.partition(" ")[2]) for s in chart.series if s.dashed]
+            entries = [(f"{style} s{colour}", name) for style, colour, name in named]
+        else:  # the letters of the runs, and one name for all curves of a style
+            entries = [(f"line s{colour}", name.partition(" ")[0]) for _, colour, name in named]
+            entries += [(f"{style} any", name.partition(" ")[2]) for style, _, name in named]
         entries = [entry for entry in dict.fromkeys(entries) if entry[1]]
         lines = [f'<span><i class="{style}"></i>{esc(words)}</span>\n' for style, words in entries]
         legend = f'<p class="legend">{"".join(lines)}</p>' if lines else ""
@@ -146,28 +149,24 @@ class Page:
         longest = max(known(run.last("elapsed_seconds"), 0) for run in self.runs)
         unit, unit_name = time_unit(longest) if measure.by_time else (1, "step")
         all_ranks = self.one and self.runs[0].number("world_size") > 1
-        only_mean = measure.curves[0][0] in SENSOR_KINDS and not all_ranks
-        curves = measure.curves[:1] if only_mean else measure.curves
+        curves = measure.curves if all_ranks or measure not in SENSORS else measure.curves[:1]
         series = []
         for at, run in enumerate(self.runs):
             for second, (kind, column, name) in enumerate(curves):
                 xs, ys = points(run, measure, kind, column, unit)
                 if any(y == y and (y or not measure.from_zero) for y in ys):
-                    if self.one:
-                        shown = name if len(curves) > 1 else ""
-                    else:
-                        shown = f"{letters(at)} {name}" if second else letters(at)
-                    colour = second if self.one else at
-                    series.append(Series(xs, ys, shown, colour, second > 0))
+                    place = CURVE_COLOURS[name] if self.one else second
+                    colour, key = (place, "") if self.one else (at, letters(at))
+                    shown = f"{key} {name if len(curves) > 1 else ''}".strip()
+                    series.append(Series(xs, ys, shown, colour, place > 0))
         if not series:
             return ""
         title = measure.title.replace("Top-1", top1_name(self.runs).partition(" ")[0].capitalize())
         kind, step = self.runs[0].used()
-        chart = Chart(title, series, unit_name, measure.unit, not measure.by_time)
-        chart = chart._replace(y_log="log" in measure.flags, y_zero=measure.from_zero)
-        if self.one and measure.large and kind == "best":
-            chart = chart._replace(mark=step)
-        return self.figure(measure.name, chart, measure.large)
+        mark = step if self.one and measure.large and kind == "best" else NAN
+        log, zero = "log" in measure.flags, measure.from_zero
+        chart = Chart(title, series, unit_name, measure.unit, not measure.by_time, mark=mark)
+        return self.figure(measure.name, chart._replace(y_log=log, y_zero=zero), measure.large)
 
     def curves(self):
         outputs = [key for run in self.runs for key in run.rows if key.startswith(OUTPUT)]
@@ -179,7 +178,7 @@ class Page:
         measures += [measure for measure in MEASURES if measure.large]
         without = [run.name for run in self.runs if not run.metrics]
         why = f"No curves of {' and '.join(without)}: metrics.csv is missing or has no rows."
-        return self.charts("large", measures) + self.note(why if without else "")
+        return self.charts("large", measures) + note_html(why if without else "")
 
     def details(self):
         small = [m for m in MEASURES if not m.large and not (self.one and m.by_time)]
@@ -200,47 +199,42 @@ class Page:
         count = len(names)
         if not count or len(rows) != count or any(len(row) != count for row in rows):
             return ""
-        note = f"Of the {SPLITS[found['split']].lower()} split and the "
-        note += run.weights_text(found["step"])
-        note += ": true classes in rows, predictions in columns." if count <= 32 else "."
-        title = "Confusion matrix" if count <= 32 else "Most frequent confusions"
-        head = (f"<h2>{title}</h2>\n" if self.one else "") + self.note(note)
         if count > 32:
-            return f"<div>{head}{confusions(names, rows).html()}</div>\n"
-
-        def cell(row, column):
-            share = known(ratio(rows[row][column], sum(rows[row])), 0.0)
-            return Html(f'<b style="--v:{share:.2f}">{rows[row][column]:.0f}</b>')
-
-        columns = [("", "text", names.__getitem__)]
-        columns += [(n, "as is", lambda row, c=c: cell(row, c)) for c, n in enumerate(names)]
-        table = Sheet("Confusion matrix", "confusion", range(count), columns).html()
-        wide = ' class="wide"' if count > 10 else ""
+            sheet = tables.sheet_confusions(names, rows)
+            about = f"the {len(sheet.rows)} most frequent confusions of {count} classes."
+        else:
+            share = lambda row, c: known(ratio(rows[row][c], sum(rows[row])), 0.0)
+            cell = lambda row, c: f'<b style="--v:{share(row, c):.2f}">{rows[row][c]:.0f}</b>'
+            columns = [("", "text", names.__getitem__)]
+            for c, name in enumerate(names):
+                columns.append((name, "as is", lambda row, c=c: Html(cell(row, c))))
+            sheet = Sheet("Confusion matrix", "confusion", range(count), columns)
+            about = "true classes in rows, predictions in columns."
+        note = f"Of the {SPLITS[found['split']].lower()} split and the "
+        note = note_html(f"{note}{run.weights_text(found['step'])}: {about}")
+        wide, title = " wide" * (10 < count <= 32), f"<h2>{sheet.title}</h2>\n" * self.one
         name = f"confusion-{letters(self.runs.index(run))}"
-        return f'<div{wide}>{head}<div id="{name}">{table}</div></div>\n'
+        return f'<div class="{wide}">{title}{note}<div id="{name}">{sheet.html()}</div></div>\n'
 
     def errors(self):
-        if not self.one:
-            return ""
-        run = self.runs[0]
-        parts = ['<div class="pair">\n', self.matrix(run)]
+        """The matrix and pictures of the first run."""
+        run, title = self.runs[0], "Most confident errors"
         note = ": class, prediction and its probability."
-        found = run.misclassified
-        parts.append(self.pictures(found, "Most confident errors", note, "images", self.image))
+        errors = self.pictures(run.misclassified, title, note, "images", self.image)
         note = ", from left to right: input (if any), target, prediction, error. Grey: missing."
-        parts.append(self.pictures(run.planes, "Samples", note, "planes", self.plane))
-        return "".join(parts) + "</div>\n"
+        planes = self.pictures(run.planes, "Samples", note, "planes", self.plane)
+        return f'<div class="pair">\n{self.matrix(run)}{errors}{planes}</div>\n'
 
     def pictures(self, found, title, note, style, caption):
         """Pictures of misclassified.json or planes.json; `caption` returns name and HTML."""
-        samples = [s for s in array(found.get("samples")) if is_png(get(s, "png"))]
+        samples = [s for s in array(found.get("samples")) if BASE64.match(text(get(s, "png")))]
         if not samples:
             return ""
         split = "test" if found.get("split") == "test" else "val"
         evaluations = self.runs[0].evaluations(split)[-1:]
         weights = [f" and the {self.runs[0].weights_text(e['step'])}" for e in evaluations]
         parts = [f'<div class="{"wide" if style == "planes" else ""}"><h2>{title}</h2>\n']
-        parts.append(self.note(f"Of the {SPLITS[split].lower()} split{''.join(weights)}{note}"))
+        parts.append(note_html(f"Of the {SPLITS[split].lower()} split{''.join(weights)}{note}"))
         parts.append(f'<div class="{style}">\n')
         for sample in samples:
             name, shown = map(esc, caption(sample))
@@ -267,21 +261,11 @@ class Page:
 
     def summary(self):
         wide = {1: "", 2: " two"}.get(len(self.runs), " wide")
-        parts = ["" if self.one else self.note(COMPARED), '<div class="groups%s">\n' % wide]
-        columns = [("", "text", lambda fact: fact_name(fact, self.runs))]
-        for run in self.runs:
-            name = "" if self.one else self.letter(run)
-            columns.append((name, "as is", lambda fact, run=run: self.cell(fact, run)))
-        for group in FACT_TABLE:
-            facts = [f for f in FACTS if f.group == group and fact_known(f, self.runs)]
-            if facts:
-                parts.append("<div>%s</div>\n" % Sheet(group, "facts", facts, columns).html())
-        parts.append("</div>\n")
-        return "".join(parts)
-
-    def classes(self):
-        tables = self.tables(sheet_outputs, sheet_classes)
-        return tables + ("" if self.one else self.each(self.matrix))
+        names = [""] if self.one else list(map(self.letter, self.runs))
+        sheets = [tables.sheet_facts(group, self.runs, names) for group in tables.FACT_TABLE]
+        groups = "".join(f"<div>{sheet.html()}</div>\n" for sheet in sheets if sheet.rows)
+        compared = "" if self.one else note_html(COMPARED)
+        return f'{compared}<div class="groups{wide}">\n{groups}</div>\n'
 
     def guarded(self, name, write):
         """A part of the page. Values that cannot be shown are damage of the files."""
@@ -293,19 +277,20 @@ class Page:
 
     def write(self):
         parts = [self.guarded("head", self.head), "<main>\n"]
-        parts += [self.guarded("curves", self.curves), self.guarded("errors", self.errors)]
-        options = lambda: sheet_options(self.runs).html() + self.tables(sheet_attempts)
+        parts.append(self.guarded("curves", self.curves))
+        parts.append(self.guarded("errors", self.errors) if self.one else "")
         for name, title, write in [
             ("summary", "All figures", self.summary),
             ("details", "Learning rate, speed and waiting times", self.details),
-            ("classes", "Quality by class and output", self.classes),
-            ("units", "Step time and memory", lambda: self.tables(sheet_units)),
-            ("ranks", "Ranks", lambda: self.tables(sheet_ranks)),
+            ("classes", "Quality by class and output", None),
+            ("units", "Step time and memory", None),
+            ("ranks", "Ranks", None),
             ("hardware", "Hardware over time", lambda: self.charts("charts", SENSORS)),
-            ("decks", "Options and attempts", options),
-            ("trouble", "Warnings, errors and missing files", lambda: self.tables(sheet_trouble)),
+            ("decks", "Options and attempts", lambda: tables.sheet_options(self.runs).html()),
+            ("trouble", "Warnings, errors and missing files", None),
         ]:
-            shown = self.guarded(name, write)
+            shown = self.guarded(name, write) if write else ""
+            shown += self.guarded(name, lambda name=name: self.sheets(name))
             count = sum(len(run.trouble) + len(run.missing) for run in self.runs)
             count = f"<small>{count}</small>" if name == "trouble" else ""
             head = f'<details id="{name}"><summary><h2>{title}</h2>{count}</summary>\n<div>\n'
@@ -319,6 +304,7 @@ class Page:
         return document(self.title(), "".join(parts))
 
 
+BASE64 = re.compile(r"[A-Za-z0-9+/]+=*$")  # text that can be part of an attribute
 DAMAGE = (ArithmeticError, LookupError, TypeError, ValueError, AttributeError)
 
 
@@ -335,43 +321,9 @@ def document(title, body):
     )
 
 
-def is_png(value):
-    """True for base64, which can be part of an attribute."""
-    return isinstance(value, str) and re.match(r"[A-Za-z0-9+/]+=*$", value) is not None
-
-
-def confusions(names, rows):
-    """The 20 most frequent confusions."""
-    pairs = [(-v, at, c) for at, row in enumerate(rows) for c, v in enumerate(row) if at != c]
-    pairs = sorted(pair for pair in pairs if pair[0] < 0)[:20]
-    columns = [
-        ("class", "text", lambda pair: names[pair[1]]),
-        ("predicted as", "text", lambda pair: names[pair[2]]),
-        ("images", "count", lambda pair: -pair[0]),
-        ("of the class", "bar", lambda pair: ratio(-pair[0], sum(rows[pair[1]]))),
-    ]
-    note = f"The {len(pairs)} most frequent confusions of {len(names)} classes."
-    return Sheet("Most frequent confusions", "pairs", pairs, columns, note)
-
-
 # ---- the log book: pages whose text between two marks is generated
 
 BEGIN, END = "<!-- vittrain: begin", "<!-- vittrain: end"
-
-
-def logbook_page(run):
-    """The generated part of a page."""
-    columns = [
-        ("", "text", lambda fact: fact_name(fact, [run])),
-        (run.name, "as is", lambda fact: fact.cell(run, run)),
-        ("", "text", lambda fact: fact.weights(run)),
-    ]
-    facts = [fact for fact in FACTS if fact_known(fact, [run])]
-    parts = [f"\nRun folder: {markdown(run.path)}\n"]
-    parts.append(Sheet("All figures", "facts", facts, columns).markdown())
-    sheets = [sheet(run) for sheet in SHEETS] + [sheet_options([run])]
-    parts += [sheet.markdown() for sheet in sheets]
-    return "".join(parts) + "\n"
 
 
 def logbook_add(run, logbook):
@@ -392,7 +344,11 @@ def logbook_add(run, logbook):
     if not begins or not ends:
         title = f"# {markdown(run.name)}\n\nNotes (text outside the marks is kept):"
         before, after = (old or title).rstrip("\n") + "\n\n", ""
-    generated = f"{BEGIN}, generated -->\n{mark}\n{logbook_page(run)}{END} -->\n"
+    sheets = [tables.sheet_facts(group, [run], [run.name]) for group in tables.FACT_TABLE]
+    sheets += [sheet(run) for section in tables.SHEETS.values() for sheet in section]
+    sheets.append(tables.sheet_options([run]))
+    page = f"Run folder: {markdown(run.path)}\n{''.join(sheet.markdown() for sheet in sheets)}"
+    generated = f"{BEGIN}, generated -->\n{mark}\n\n{page}\n{END} -->\n"
     write_file(path, before + generated + after.partition("\n")[2])
     return path
 
@@ -432,9 +388,9 @@ def report(words):
     if not folders:
         raise Failure(2, "no run given; call `vittrain report RUN...` with run folders")
     form, output = options["report.format"], options["report.output"]
-    if form != "html" and form not in export.FORMATS:
-        names = ", ".join(["html"] + list(export.FORMATS))
-        raise Failure(2, "report.format=%s is not one of %s" % (form, names))
+    forms = ["html", *export.FORMATS]
+    if form not in forms:
+        raise Failure(2, "report.format=%s is not one of %s" % (form, ", ".join(forms)))
     if len(folders) == 1 and folders[0].endswith(".csv"):
         path = output or folders[0][:-4] + ".html"
         write_file(path, find_lr_page(folders[0]))
@@ -445,16 +401,14 @@ def report(words):
     write_file(path, Page(runs).write())
     print("report: " + path)
     if options["report.csv"]:
-        write_file(options["report.csv"], facts_csv(runs))
+        write_file(options["report.csv"], tables.facts_csv(runs))
     for run in runs if form != "html" else ():
-        export.write(run, form)
+        export.FORMATS[form](run)
         print("report: files of report.format=%s are in %s" % (form, run.path))
     for run in runs:
-        logbook = options["output.logbook"]
-        if logbook is None:
-            logbook = run.option("output.logbook")
-            logbook = logbook if os.path.isdir(logbook) else ""
-        if logbook:
+        given = options["output.logbook"]
+        logbook = run.option("output.logbook") if given is None else given
+        if logbook and (given or os.path.isdir(logbook)):
             try:
                 print("log book: " + logbook_add(run, logbook))
             except (OSError, Failure) as why:

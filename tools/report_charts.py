@@ -41,19 +41,15 @@ def drawable(value, log):
     return abs(value) <= MOST and (not log or value >= 1 / MOST)
 
 
-def tick_text(value, step, magnitude):
-    if magnitude >= 1e7 or magnitude < 0.01 and step < 0.001:
-        return f"{value:.6g}"
-    return f"{value:,.{max(-math.floor(math.log10(step) + 1e-9), 0)}f}"
-
-
 def ticks_linear(least, most, wanted):
     rough = (most - least) / max(wanted, 1) * 0.8
     power = 10.0 ** math.floor(math.log10(rough))
     step = power * next((f for f in (1, 2, 5) if rough / power <= f * 1.0001), 10)
     first = math.ceil(least / step - 1e-6)
     values = [i * step for i in range(first, first + 30) if i * step <= most + step * 1e-6]
-    return [(v, tick_text(v + 0.0, step, max(abs(least), abs(most)))) for v in values]
+    size, decimals = max(abs(least), abs(most)), max(-math.floor(math.log10(step) + 1e-9), 0)
+    form = ".6g" if size >= 1e7 or size < 0.01 and step < 0.001 else f",.{decimals}f"
+    return [(value, format(value + 0.0, form)) for value in values]
 
 
 def ticks_log(least, most, wanted):
@@ -93,10 +89,8 @@ class Axis:
         return (ticks_log if self.log else ticks_linear)(self.least, self.most, wanted)
 
     def at(self, value):
-        if self.log:
-            share = math.log(value / self.least) / math.log(self.most / self.least)
-        else:
-            share = (value - self.least) / (self.most - self.least)
+        scale = math.log if self.log else float
+        share = (scale(value) - scale(self.least)) / (scale(self.most) - scale(self.least))
         start, end = self.place
         return start + min(max(share, 0.0), 1.0) * (end - start)
 
@@ -113,7 +107,8 @@ class Drawing:
         ys = [min(y, chart.y_most) for _, y in points if drawable(y, chart.y_log)]
         self.y = Axis(ys, chart.y_log, chart.y_zero, 0.05)
         letter, line = 0.62 * 12 * enlarged, 1.35 * 12 * enlarged
-        self.top, self.bottom = 8, height - 8 - line * 2
+        self.top = 8 + line * len(marks)
+        self.bottom = height - 8 - line * 2
         self.y.place = self.bottom, self.top
         self.y_ticks = self.y.ticks(max(30, 24 * enlarged))
         wide = lambda ticks: math.ceil(letter * max((len(t) for _, t in ticks), default=0))
@@ -222,10 +217,9 @@ class Drawing:
         if not math.isnan(chart.mark):
             x = self.x.at(chart.mark)
             self.line(x, top, x, bottom, LABEL, ' stroke-dasharray="2 3"')
-            on_left = x > (left + right) / 2
-            more = ' text-anchor="end"' if on_left else ""
-            self.text(x - 4 if on_left else x + 4, top + 11, "best weights", more)
-        for series in chart.series:
+            anchor = "end" if x > (left + right) / 2 else "start"
+            self.text(x, top - 5, "best weights", f' text-anchor="{anchor}"')  # above all curves
+        for series in sorted(chart.series, key=lambda series: series.dashed):
             self.curve(series)
         if any(series.x for series in chart.series):
             self.hover()
@@ -242,7 +236,7 @@ class Measure(NamedTuple):
 
     name: str
     title: str
-    curves: list  # kind of rows, column, name of the curve; all but the first one are dashed
+    curves: list  # kind of rows, column, name of the curve
     unit: str = ""
     flags: str = ""  # large; log, zero: the y axis
 
@@ -251,18 +245,11 @@ class Measure(NamedTuple):
     by_time = property(lambda self: self.name.endswith("-time"))
 
 
-def trained(column):
-    return [("train", column, "training")]
-
-
-def evaluated(column):
-    return trained(column) + [("val", column, "validation")]
-
-
-def sensed(column):
-    return [(kind, column, kind) for kind in SENSOR_KINDS]
-
-
+trained = lambda column: [("train", column, "training")]
+evaluated = lambda column: trained(column) + [("val", column, "validation")]
+sensed = lambda column: [(kind, column, kind) for kind in SENSOR_KINDS]
+# Curves of one run have the same colour in all charts.
+CURVE_COLOURS = dict(training=0, validation=1, persistence=2, mean=0, lowest=1, highest=2)
 STEP = "% of step time"
 WAITING = "exposed_comm_seconds"
 SCALES = {"": 1, "MiB": 2**-20, "GiB": 2**-30, "%": 100, STEP: 100}

@@ -182,8 +182,8 @@ class Run:
         starts = [attempt["started"] for attempt in self.attempts]
         parts = records(old.get("parts"))
         self.attempts = [part for part in parts if part["started"] not in starts] + self.attempts
-        count = [attempt["ranks"] for attempt in self.attempts[-1:]]
-        count = known(*count, self.result["ranks"], old.get("ranks"))
+        count = get(self.attempts[-1:], "0.ranks")
+        count = known(count, self.result["ranks"], old.get("ranks"))
         self.result = record(dict({"world_size": count}, **dict(old, **self.result)))
         for one in array(self.result.get("classes")):
             if isinstance(one, dict) and "accuracy" in one:
@@ -228,12 +228,12 @@ class Run:
 
     def read_monitors(self):
         """Read the sensors of all ranks; a row has the mean, lowest or highest of their values."""
-        self.monitor = self.read_table("monitor.csv", "time")
+        rows = self.read_table("monitor.csv", "time")
         for path in sorted(glob.glob(glob.escape(self.file("")) + "monitor-[0-9]*.csv")):
-            self.monitor += self.read_table(os.path.basename(path), "time")
-        for row in self.monitor:
+            rows += self.read_table(os.path.basename(path), "time")
+        for row in rows:
             row["elapsed_seconds"] = stamp_seconds(row["time"])
-        rows = [row for row in self.monitor if not math.isnan(row["elapsed_seconds"])]
+        rows = [row for row in rows if not math.isnan(row["elapsed_seconds"])]
         rows.sort(key=lambda row: row["elapsed_seconds"])
         ranks = len({known(row["rank"], 0.0) for row in rows})
         for kind, find in SENSOR_KINDS.items():
@@ -272,8 +272,8 @@ class Run:
         return "interrupted"
 
     def reason(self):
-        error = [text(attempt.get("error")) for attempt in self.attempts[-1:]]
-        return "".join(error) or text(self.result.get("stop_reason"))
+        error = get(self.attempts[-1:], "0.error")
+        return text(error) or text(self.result.get("stop_reason"))
 
     def resume_text(self):
         """How to resume an unfinished run; empty without a checkpoint."""

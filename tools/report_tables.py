@@ -24,10 +24,8 @@ class Fact(NamedTuple):
     split: str = ""  # the figure is of this split's evaluation
 
     def value(self, run, first):
-        if self.find in RELATIVE:
-            return self.find(run, first)
         if callable(self.find):
-            return self.find(run)
+            return self.find(run, first) if self.find in RELATIVE else self.find(run)
         value = get(run.result, self.find or self.key)
         return text(value) if self.kind == "text" else num(value)
 
@@ -95,26 +93,15 @@ def train_row(run):
 
 
 def train_span(run):
-    end = train_row(run)["step"]
-    start = end - train_row(run)["count"] + 1
-    if not start <= end:
-        return "mean of the last epoch"
-    return f"mean of steps {show('count', start)} to {show('count', end)}"
+    end, start = train_row(run)["step"], train_row(run)["step"] - train_row(run)["count"] + 1
+    steps = f"steps {show('count', start)} to {show('count', end)}"
+    return f"mean of {steps if start <= end else 'the last epoch'}"
 
 
-# Functions that return the function of a fact
-
-
-def share(name):
-    """A share of the step time."""
-    return lambda run: ratio(run.step_mean(name), run.step_mean("step_seconds"))
-
-
-def last_val(name):
-    """A metric of the last weights, if others are used."""
-    return lambda run: run.last(name, "val") if run.used()[1] != run.last_step() else NAN
-
-
+# Functions of facts, and functions that return them
+share = lambda name: lambda run: ratio(run.step_mean(name), run.step_mean("step_seconds"))
+others_used = lambda run: run.used()[1] != run.last_step()
+last_val = lambda name: lambda run: run.last(name, "val") if others_used(run) else NAN
 macro = lambda key: lambda run: num(get(run.detailed(), "macro." + key))
 deck = lambda key, at="": lambda run: text(run.result.get(at)) or run.option(key)
 attempt = lambda key: lambda run: text(get(run.attempts, "0." + key))
@@ -242,18 +229,32 @@ def fact_name(fact, runs):
     return fact.name.replace("top-1", top1_name(runs)) + ", mean of the outputs" * of_mean
 
 
+def weight_groups(facts, runs):
+    """Lists of facts that belong to the same weights, and these weights for each run. Runs
+    without the figure are ignored."""
+    groups = []
+    for fact in facts:
+        found = [fact.weights(run) for run in runs]
+        for group in groups:
+            differ = any(a and b and a != b for a, b in zip(group[1], found))
+            if any(group[1]) == any(found) and not differ:
+                break
+        else:
+            group = [[], found]
+            groups.append(group)
+        group[0].append(fact)
+        group[1] = [a or b for a, b in zip(group[1], found)]
+    return groups
+
+
 def facts_csv(runs):
     output = io.StringIO(newline="")
     writer = csv.writer(output, lineterminator="\n")
     writer.writerow(["run"] + [fact.key for fact in FACTS])
     for run in runs:
-        row = [CONTROL.sub("\ufffd", run.name)]
-        for fact in FACTS:
-            value = fact.value(run, runs[0])
-            if not isinstance(value, str):
-                value = "" if math.isnan(value) else f"{value:.9g}"
-            row.append(CONTROL.sub("\ufffd", value))
-        writer.writerow(row)
+        values = [run.name] + [fact.value(run, runs[0]) for fact in FACTS]
+        texts = [v if isinstance(v, str) else "" if math.isnan(v) else f"{v:.9g}" for v in values]
+        writer.writerow(CONTROL.sub("\ufffd", words) for words in texts)
     return output.getvalue()
 
 
@@ -261,6 +262,10 @@ def facts_csv(runs):
 
 LEFT = ("text", "code")  # kinds of columns whose cells are on the left
 MOST = 256  # rows of a table
+
+
+def note_html(words):
+    return f'<p class="note">{esc(words)}</p>\n' if words else ""
 
 
 class Sheet:
@@ -291,20 +296,16 @@ class Sheet:
         if not self.rows:
             return ""
         kinds, tall = [kind for _, kind, _ in self.columns], " tall" if len(self.rows) > 32 else ""
-        title = esc(self.title)
-        names = [Html(f"<span>{esc(name)}</span>") for name, _, _ in self.columns]
-        captioned = self.style in ("facts", "classes")
-        lines = [f'<p class="caption">{title}</p>\n' if captioned else ""]
-        lines.append(f'<p class="note">{esc(self.note)}</p>\n' if self.note else "")
+        title, captioned = esc(self.title), self.style in ("facts", "classes")
+        lines = [f'<p class="caption">{title}</p>\n' if captioned else "", note_html(self.note)]
         lines.append(f'<div class="scroll{tall}" role="region" tabindex="0" aria-label="{title}">')
         lines.append(f'<table class="{self.style}">\n')
         if any(name for name, _, _ in self.columns):
+            names = [Html(f"<span>{esc(name)}</span>") for name, _, _ in self.columns]
             head = map(html_cell, kinds, names, ["col"] * len(names))
             lines.append(f"<thead><tr>{''.join(head)}</tr></thead>\n")
-        lines.append("<tbody>\n")
-        for row in self.rows:
-            cells = map(html_cell, kinds, row, ["row"] + [""] * len(row))
-            lines.append(f"<tr>{''.join(cells)}</tr>\n")
+        rows = [map(html_cell, kinds, row, ["row"] + [""] * len(row)) for row in self.rows]
+        lines += ["<tbody>\n"] + [f"<tr>{''.join(cells)}</tr>\n" for cells in rows]
         return "".join(lines) + "</tbody></table></div>\n"
 
     def markdown(self):
@@ -349,6 +350,30 @@ def named(kind, keys):
 
 def keys_of(records):
     return list(dict.fromkeys(key for one in records for key in one))
+
+
+def sheet_facts(group, runs, names):
+    """Figures of a group. A row without a name has the weights that the figures below belong to."""
+    facts, rows = [fact for fact in FACTS if fact.group == group and fact_known(fact, runs)], []
+    for found, weights in weight_groups(facts, runs):
+        rows += [[""] + weights] if any(weights) else []
+        for fact in found:
+            rows.append([fact_name(fact, runs)] + [fact.cell(run, runs[0]) for run in runs])
+    columns = [("", "text", "0")] + [(n, "as is", str(at)) for at, n in enumerate(names, 1)]
+    return Sheet(group, "facts", rows, columns)
+
+
+def sheet_confusions(names, rows):
+    """The 20 most frequent confusions."""
+    pairs = [(-v, at, c) for at, row in enumerate(rows) for c, v in enumerate(row) if at != c]
+    pairs = sorted(pair for pair in pairs if pair[0] < 0)[:20]
+    columns = [
+        ("class", "text", lambda pair: names[pair[1]]),
+        ("predicted as", "text", lambda pair: names[pair[2]]),
+        ("images", "count", lambda pair: -pair[0]),
+        ("of the class", "bar", lambda pair: ratio(-pair[0], sum(rows[pair[1]]))),
+    ]
+    return Sheet("Most frequent confusions", "pairs", pairs, columns)
 
 
 def sheet_classes(run):
@@ -414,9 +439,7 @@ def sheet_attempts(run):
         ("attempt", "text", lambda attempt: str(run.attempts.index(attempt) + 1)),
         ("started", "text", lambda attempt: stamp_text(attempt["started"])),
         ("ended", "text", lambda attempt: stamp_text(attempt["ended"])),
-        ("from step", "count", "from_step"),
-        ("to step", "count", "to_step"),
-        ("ranks", "count", "ranks"),
+        *named("count", ["from_step", "to_step", "ranks"]),
         ("hosts", "text", joined("hosts")),
         ("devices", "text", joined("devices")),
         ("set-up", "seconds", "setup_seconds"),
@@ -449,5 +472,6 @@ def sheet_trouble(run):
     return Sheet("Warnings, errors and missing files", "trouble", lines, columns)
 
 
-# Tables of one run
-SHEETS = [sheet_outputs, sheet_classes, sheet_units, sheet_ranks, sheet_attempts, sheet_trouble]
+# Tables of one run by section of the page
+SHEETS = {"classes": [sheet_outputs, sheet_classes], "units": [sheet_units]}
+SHEETS.update(ranks=[sheet_ranks], decks=[sheet_attempts], trouble=[sheet_trouble])

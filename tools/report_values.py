@@ -104,27 +104,27 @@ def scaled(value, step, units):
     return short(value, 3, " " + unit)
 
 
+KINDS = {
+    "share": lambda value: f"{100 * value:.2f} %",
+    "seconds": seconds_text,
+    "bytes": lambda value: scaled(value, 1024, "B KiB MiB GiB TiB PiB"),
+    "flops": lambda value: scaled(value, 1000, "flop kflop Mflop Gflop Tflop"),
+    "ratio": lambda value: short(value, 3, "x"),
+    "W": lambda value: short(value, 3, " W"),
+}
+
+
 def show(kind, value):
-    """Format a value; NaN is an empty text."""
+    """Format a value of KINDS, or a count, rate or number; NaN is an empty text."""
     if isinstance(value, str):
         return value
-    if math.isnan(value):
-        return ""
-    if math.isinf(value):
-        return "inf" if value > 0 else "-inf"
-    if kind == "count" or kind in ("rate", "number") and 999.5 <= abs(value) < 1e7:
+    if not math.isfinite(value):
+        return "" if math.isnan(value) else str(value)
+    if kind in KINDS:
+        return KINDS[kind](value)
+    if kind == "count" or 999.5 <= abs(value) < 1e7:
         return f"{value + 0.0:,.0f}"
-    if kind == "share":
-        return "%.2f %%" % (100 * value)
-    if kind == "seconds":
-        return seconds_text(value)
-    if kind == "bytes":
-        return scaled(value, 1024, "B KiB MiB GiB TiB PiB")
-    if kind == "flops":
-        return scaled(value, 1000, "flop kflop Mflop Gflop Tflop")
-    if kind == "number":
-        return short(value, 4)
-    return short(value, 3, {"ratio": "x", "W": " W"}.get(kind, ""))
+    return short(value, 4 if kind == "number" else 3)
 
 
 def stamp_seconds(stamp):

@@ -17,6 +17,7 @@ import report_run  # noqa: E402
 
 WORK = sys.argv[2]
 CLASSES = ["airplane", "<b>&\"' of a long name", "photosynthetic organism"]
+BEST = "best weights by val top1, step 20"
 SECTIONS = "summary details classes units ranks hardware decks trouble".split()
 PNG = "iVBORw0KGgo="
 COLUMNS = (
@@ -26,9 +27,8 @@ COLUMNS = (
 ERRORS = "output rmse mae bias r2 persistence_rmse persistence_mae".split()
 EPOCHS = "seconds eval_seconds data_share next_lr".split()
 STEP = dict(split="train", lr=1e-3, images_per_second=100, step_seconds=0.5, data_seconds=0.05)
-STEP.update(
-    compute_seconds=0.4, comm_seconds=0, exposed_comm_seconds=0.01, top5=0.9, peak_share=0.25
-)
+STEP.update(compute_seconds=0.4, comm_seconds=0, exposed_comm_seconds=0.01)
+STEP.update(top5=0.9, peak_share=0.25)
 ATTEMPT = {"started": "2026-11-21T04:05:00.000Z", "hosts": ["node1"], "devices": ["CPU, 1 thread"]}
 ATTEMPT.update(from_step=0, command="vittrain a.ini", ranks=2, setup_seconds=1)
 SECOND = dict(ATTEMPT, started="2026-11-21T04:06:00.000Z", ended="2026-11-21T04:07:00.000Z")
@@ -39,9 +39,8 @@ RUN.update(global_batch=16, steps_per_epoch=10, total_steps=30, base_lr=1e-3, ba
 RUN.update(precision="fp32", strategy="ddp", trainable_parameters=1234)
 RESULT = dict(epochs=3, steps=30, finished=True, stop_reason="all steps done", total_seconds=33)
 RESULT.update(without_setup_seconds=31, training_seconds=28, images_per_second=100.5)
-RESULT.update(
-    best=dict(monitor="top1", value=0.5, step=20), train=dict(loss=2.5, top1=0.3, top5=0.8)
-)
+RESULT["best"] = dict(monitor="top1", value=0.5, step=20)
+RESULT["train"] = dict(loss=2.5, top1=0.3, top5=0.8)
 RESULT["sensors"] = {"seconds": 3, "cores_busy": {"mean": 0.5, "max": 1}, "cpu_power": None}
 
 
@@ -75,9 +74,8 @@ def evaluation(task, split, step):
     if task in ("forecast", "regression"):
         simple = 4 if task == "forecast" else None
         errors = dict(rmse=2 if step == 20 else 3, mae=1, bias=0, r2=0.75)
-        value["outputs"] = [
-            dict(name="wind", persistence_rmse=simple, persistence_mae=simple, **errors)
-        ]
+        errors.update(persistence_rmse=simple, persistence_mae=simple)
+        value["outputs"] = [dict(name="wind", **errors)]
     return value
 
 
@@ -183,6 +181,7 @@ def page_of(*paths):
     markup = Markup(page)
     if markup.problems:
         raise AssertionError("; ".join(markup.problems))
+    markup.head = page.partition("<header>")[2].partition("</header>")[0]
     expect("references in the style", re.findall(r"url\(|@import|https?:", page), [])
     expect("unshown parts", page.count("the values are damaged"), 0)
     return page, markup
@@ -207,31 +206,31 @@ def fact(path, key):
 def check_formats():
     for task in ("classes", "segmentation", "forecast", "regression"):
         page_of(make("run", 1, task))
-        old = report.facts_csv([report.Run(WORK + "/run")])
+        old = report.tables.facts_csv([report.Run(WORK + "/run")])
         page_of(make("run", 2, task))
-        expect("facts of " + task, report.facts_csv([report.Run(WORK + "/run")]), old)
+        expect("facts of " + task, report.tables.facts_csv([report.Run(WORK + "/run")]), old)
 
 
 def check_weights():
     path = make("weights", 2)
-    best, last = "best weights by val top1, step 20", "last weights, step 30"
+    best, last = BEST, "last weights, step 30"
     expect("validation", fact(path, "val_top1"), ("50.00 %", best))
     expect("loss", fact(path, "val_loss"), ("1.800", best))
     expect("last", fact(path, "last_val_top1"), ("40.00 %", last))
     expect("F1", fact(path, "macro_f1"), ("60.00 %", last + ", validation split"))
-    page, _ = page_of(path)
-    contains(page, " and the last weights, step 30: true classes")
-    contains(page, ">30</b>")
+    page, markup = page_of(path)
+    contains(page, " and the last weights, step 30: true classes", ">30</b>")
+    expect("weights of the key figures", markup.head.count(best), 1)
+    expect("weights of two runs", page_of(path, path)[1].head.count(best), 2)
     write(path + "/result.json", dict(read(path + "/result.json"), chosen_on_test=True))
     expect("chosen", fact(path, "val_top1")[1], best + ", chosen on the test set")
     path = make("weights", 2, test=True)
     expect("F1 of the test split", fact(path, "macro_f1"), ("60.00 %", best + ", test split"))
     expect("test", fact(path, "test_top1"), ("50.00 %", best))
-    contains(
-        page_of(path)[0],
-        "Of the test split and the best weights by val top1, step 20: true classes",
-        ">20</b>",
-    )
+    contains(page_of(path)[0], f"Of the test split and the {best}: true classes", ">20</b>")
+    found = read(path + "/result.json")
+    write(path + "/result.json", dict(found, test=dict(found["test"], step=30)))
+    expect("other test weights", page_of(path)[1].head.count(last), 1)
     os.remove(path + "/checkpoints/best.h5")
     expect("test weights", report.Run(path).used(), ("best", 20.0))
     path = make("weights", 2)
@@ -247,10 +246,10 @@ def check_main_figures():
     ):
         path = make(task, 2, task)
         page, _ = page_of(path)
-        expect(task, fact(path, key), (value, "best weights by val top1, step 20"))
-        tile = re.search(r"<dd>(.*?)<small>", page).group(1)
-        expect("first figure of " + task, tile, value)
-        contains(page, "<figcaption>" + title)
+        expect(task, fact(path, key), (value, BEST))
+        expect("first figure of " + task, re.search(r"<dd>(.*?)</dd>", page).group(1), value)
+        chart = page.partition("<figcaption>" + title)[2].partition("</p>")[0]
+        contains(chart, '<i class="dash s1"></i>validation<')
     expect("ratio", fact(make("f", 2, "forecast"), "val_persistence")[0], "0.500")
     contains(page, "Pixel accuracy")
 
@@ -260,7 +259,7 @@ def check_figures():
     page, markup = page_of(path)
     expect("sections", re.findall(r'<details id="(\w+)"', page), SECTIONS)
     run = report.Run(path)
-    row = next(csv.DictReader(io.StringIO(report.facts_csv([run]))))
+    row = next(csv.DictReader(io.StringIO(report.tables.facts_csv([run]))))
     wanted = dict(total_seconds="33", images_per_second="100", steps="30", ranks="2", epochs="3")
     wanted.update(data_share="0.1", peak_share="0.25", attempts="2")
     wanted.update(peak_bytes="%.9g" % (2**30 + 1), epoch_seconds="5")
@@ -277,19 +276,19 @@ def check_figures():
     curve = re.search(r'<path d="M([^"]*)" stroke="#0067ac"', chart).group(1).split()
     points = [(float(x), float(y)) for x, y in zip(curve[::2], curve[1::2])]
     expect("points", len(points), 6)
+    label = re.search(r'M\S+ (\S+) [^>]*"2 3"/>\n<text x="\S+" y="(\S+)"[^>]*>best weights<', chart)
+    expect("label above the curves", float(label.group(2)) < float(label.group(1)), True)
     for at, (x, y) in enumerate(points):
         step = 5 * (at + 1)
         gap = abs(x0 + (x - left) / (right - left) * (x1 - x0) - step)
         gap += abs(y0 + (y - top) / (bottom - top) * (y1 - y0) - (3 - step / 30))
         expect("point of step %d" % step, gap < 0.2, True)
-    contains(chart, "<title>step 10\ntraining 2.667\nvalidation 1.900", ">best weights</text>")
+    contains(chart, "<title>step 10\ntraining 2.667\nvalidation 1.900")
     contains(page, "warning: slow link (2 times)", 'title="a&lt;b.png"', "75.00 %", "d/&lt;x&gt;")
-    contains(page, '<p class="caption">Classes (test split)</p>')
-    contains(page, "<span>peak memory per rank</span>")
+    contains(page, '<p class="caption">Classes (test split)</p>', "<span>peak memory per rank<")
     contains(page, "sample 7, wind", "train.epochs: 2 to 3", "vittrain a.ini", ">66.67 %<")
-    contains(page, '"row">blocks.0</th>')
     contains("".join(markup.words), *CLASSES)
-    contains(page, ">2.00 MiB<", ">200 ms<", 'id="cores-time"', 'id="confusion-A"')
+    contains(page, ">2.00 MiB<", ">200 ms<", 'id="cores-time"', 'id="confusion-A"', ">blocks.0<")
 
 
 def check_values():
@@ -311,6 +310,8 @@ def check_several():
     paths = [make("run%d" % at, 1 + at % 2, test=at == 0) for at in range(28)]
     page, markup = page_of(*paths[:2])
     contains(page, 'id="confusion-B"')
+    _, markup = page_of(make("ddp", 2), make("other", 2, test=True))
+    expect("what both share", markup.head.count("model vit_tiny"), 1)
     page, _ = page_of(make("seg0", 2, "segmentation"), make("seg1", 2, "segmentation"))
     legend = page[page.index("<figcaption>Mean IoU") :].partition("</p>")[0]
     expect("legend", re.findall("</i>(.*)</span>", legend), ["A", "B", "validation"])
@@ -319,7 +320,9 @@ def check_several():
     for path, speeds in zip(paths, ([100, 100], [100, 300])):  # the second run was resumed
         rows = [dict(STEP, step=5 * at, images_per_second=v) for at, v in enumerate(speeds, 1)]
         table(path + "/metrics.csv", COLUMNS, rows)
-    rows = list(csv.DictReader(io.StringIO(report.facts_csv([report.Run(p) for p in paths[:2]]))))
+    rows = list(
+        csv.DictReader(io.StringIO(report.tables.facts_csv([report.Run(p) for p in paths[:2]])))
+    )
     expect("speed-up", (rows[0]["speed_up"], rows[1]["speed_up"]), ("1", "2"))
     expect("peak memory", rows[1]["peak_bytes"], "")
     write(paths[1] + "/result.json", dict(result, precision="bf16"))
@@ -357,9 +360,7 @@ def check_unfinished():
         write(os.path.join(path, name), value)
         write(path + "/.lock", "attempt 2 running")
         expect("status", report.Run(path).status(), "interrupted")
-        expect(
-            "validation", fact(path, "val_top1"), ("50.00 %", "best weights by val top1, step 20")
-        )
+        expect("validation", fact(path, "val_top1"), ("50.00 %", BEST))
         contains(page_of(path)[0], "interrupted", "50.00 %", "Newest checkpoint: step-00000030.h5")
         value[attempts][1]["error"] = "step 2: NaN"
         write(os.path.join(path, name), value)
@@ -407,7 +408,7 @@ def check_options():
     write(path + "/deck.ini", "[mesh]\ntimeout = 600\n[train]\nepochs = 3\n")
     report_run.printed = lambda option: "  mesh.timeout = 10m\n  train.epochs = 10\n"
     report_run.defaults.cache_clear()
-    rows = report.sheet_options([report.Run(path)]).rows
+    rows = report.tables.sheet_options([report.Run(path)]).rows
     expect("changed options", rows, [("train.epochs", "3", "10")])
 
 
@@ -435,7 +436,7 @@ def check_exports():
     result = read(path + "/result.json")
     result["attempts"][1]["error"] = "step 30: NaN"
     write(path + "/result.json", result)
-    report.export.write(report.Run(path), "lightning")
+    report.export.FORMATS["lightning"](report.Run(path))
     expect("time", open(path + "/exec_time.log").read(), "'train' execution time: 12.5 (s)")
 
 
@@ -445,7 +446,7 @@ def check_logbook():
     path = make("paged", 2, "forecast")
     page = report.logbook_add(report.Run(path), book)
     text = open(page).read()
-    contains(text, "Validation RMSE | 2.000 | best weights by val top1, step 20 |", "## Attempts")
+    contains(text, f"|  | {BEST} |\n| Validation RMSE | 2.000 |", "## Attempts")
     write(page, "first\n" + text + "last\n")
     expect("page", report.logbook_add(report.Run(path), book), page)
     again = open(page).read()
