@@ -9,6 +9,7 @@
 #   VITTRAIN_RUNS       parent of the run folders (default: runs)
 #   VITTRAIN_INTERFACE  the network between the nodes: eth0, ib0 (default: the choice of the libraries)
 #   VITTRAIN_BIND       none: do not bind ranks to cores, for nodes with too few cores
+#   VITTRAIN_LOGS       job: one log of all ranks (default on more than 64 nodes); node: one log per node
 #   LAUNCHER            srun (default), or the mpirun of Open MPI
 #   SLURM_MPI_TYPE      value of --mpi for srun: pmix for Open MPI (default), pmi2 for MPICH
 #   VITTRAIN_SWEEP      words for tools/sweep.py: the job runs trials of a sweep, together with the other jobs of its array
@@ -32,11 +33,13 @@ done
 # interface need no routes.
 [ -z "$VITTRAIN_INTERFACE" ] && [ "$SLURM_JOB_NUM_NODES" -gt 1 ] || export OMPI_MCA_reachable=^netlink
 
-# The output of the ranks of a node goes to a file of that node. Ranks are bound to cores; each uses the GPU with its
+# The output of the ranks of a node goes to a file of that node, or that of all ranks through srun to one file. Ranks are bound to cores; each uses the GPU with its
 # local rank. Slurm must not bind GPUs, because the ranks of a node access each other's.
 sweep=() # words before the launcher; a sweep writes the output of trials to its own files
 launch_by_srun() {
-    bind='--cpu-bind=cores --distribution=block:block' output="--open-mode=append --output=$logs.%N.log"
+    [ "$SLURM_JOB_NUM_NODES" -gt 64 ] && by=job || by=node
+    [ "${VITTRAIN_LOGS:-$by}" = job ] && name=srun || name=%N
+    bind='--cpu-bind=cores --distribution=block:block' output="--open-mode=append --output=$logs.$name.log"
     [ "$VITTRAIN_BIND" != none ] || bind=
     [ ${#sweep[@]} -eq 0 ] || output=
     exec "${sweep[@]}" srun --mpi="${SLURM_MPI_TYPE:-pmix}" --kill-on-bad-exit=1 --ntasks="$ranks" \

@@ -91,10 +91,10 @@ mkdir elsewhere && cd elsewhere || exit 1
 job=$(VITTRAIN_HOME= cluster head sbatch --parsable "$TEST_SOURCE/jobs/ddp_2node.sh" "$deck" $steps)
 [ "$(cluster wait "$job")" = FAILED ] && bad= || bad='not failed;'
 grep -q "^no jobs/common.sh in $PWD: set VITTRAIN_HOME" "ddp_2node.$job.log" || bad="$bad no advice;"
-failing=$(cluster head sbatch --parsable "$TEST_SOURCE/jobs/ddp_2node.sh" "$deck" $steps data.root="$work/nowhere")
+failing=$(VITTRAIN_LOGS=job cluster head sbatch --parsable "$TEST_SOURCE/jobs/ddp_2node.sh" "$deck" $steps data.root="$work/nowhere")
 [ "$(cluster wait "$failing")" = FAILED ] || bad="$bad the second job has not failed;"
 file=$(sed -n 's/.*the reason is in \([^:]*\): vittrain: error: .*nowhere.*/\1/p' "ddp_2node.$failing.log")
-grep -q 'vittrain: error: .*nowhere' "$file" || bad="$bad no reason"
+grep -q 'vittrain: error: .*nowhere' "$file" && [ "$file" = "$PWD/ddp_2node.$failing.srun.log" ] || bad="$bad no reason in the log of the job"
 cat "ddp_2node.$job.log" "ddp_2node.$failing.log" >failed.log
 result 'the log of a job that cannot start, and of one that fails, has the reason' "$bad" failed.log
 cd "$work" || exit 1
