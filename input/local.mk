@@ -19,6 +19,7 @@ nobase_dist_pkgdata_DATA = \
 	input/resnet18_imagenet_course.ini \
 	input/resnet152_cinic10.ini \
 	input/resnet50_lars.ini \
+	input/vit_base16_lamb.ini \
 	input/vit_base32_course.ini \
 	input/vit_base32_ddp.ini \
 	input/vit_base32_fsdp.ini \

@@ -199,6 +199,28 @@ static void units_print(const struct step_prediction *prediction, const struct s
     part_print("step", &prediction->step, batch, machine);
 }
 
+/* Print what start, checkpoints and resumes need of the shared file system, if its speed is known.
+ * step: seconds of a step. */
+static void files_print(const struct plan *plan, const struct session *session,
+                        const struct machine *machine, double step)
+{
+    struct file_work work[FILE_PHASES];
+    double seconds[FILE_PHASES];
+    if (machine->files.operations == 0 || machine->files.bandwidth == 0)
+        return;
+    plan_files(plan, session, work);
+    printf("\nFiles of %d ranks\n\n%-14s %11s %11s %11s %11s\n", plan->ranks, "phase", "operations",
+           "MiB", "ranks", "seconds");
+    for (int phase = 0; phase < FILE_PHASES; phase++) {
+        seconds[phase] = machine_file_seconds(machine, plan, session, &work[phase]);
+        printf("%-14s %11.0f %11.1f %11.0f %11.3g\n", file_phase_name[phase],
+               work[phase].operations, mib((size_t)work[phase].bytes), work[phase].ranks,
+               seconds[phase]);
+    }
+    printf("\nAfter a signal the run ends within %.3g s: a step, a checkpoint and the weights.\n",
+           step + seconds[FILES_CHECKPOINT] + seconds[FILES_WEIGHTS]);
+}
+
 /* Print the length of an epoch if the data set exists. */
 static void epochs_print(const struct options *options, double images_per_second)
 {
@@ -223,13 +245,14 @@ static void summary_print(const struct plan *plan, const struct step_prediction 
     double images =
         (double)split_loader_global_batch(&plan->options, plan->ranks) / prediction->seconds;
     double peak = machine->peak[session->compute] * plan->ranks;
-    printf("\nPredicted with %s (%s%s%s): a step takes %.4g ms: operations %.4g, slowed down by "
-           "communication %.3g, exposed communication %.3g of %.4g, waiting for images %.3g. "
-           "%.1f images/s",
-           machine->path, machine->device[0] != '\0' ? machine->device : "described",
-           machine->date[0] != '\0' ? ", " : "", machine->date, 1e3 * prediction->seconds,
-           1e3 * sum(step->seconds), 1e3 * prediction->slowed, 1e3 * step->exposed,
-           1e3 * step->communication, 1e3 * prediction->data, images);
+    printf(
+        "\nPredicted with %s (%s%s%s): a step takes %.4g ms: operations %.4g, slowed down by "
+        "communication %.3g, exposed communication %.3g of %.4g, waiting for images %.3g, for the "
+        "slowest rank %.3g. %.1f images/s",
+        machine->path, machine->device[0] != '\0' ? machine->device : "described",
+        machine->date[0] != '\0' ? ", " : "", machine->date, 1e3 * prediction->seconds,
+        1e3 * sum(step->seconds), 1e3 * prediction->slowed, 1e3 * step->exposed,
+        1e3 * step->communication, 1e3 * prediction->data, 1e3 * prediction->stragglers, images);
     const double share = peak > 0 ? images * session->model->flops_per_image / peak : NAN;
     if (share <= 1) /* above, the peak in the file is too low */
         printf(", %.0f %% of the peak", 100 * share);
@@ -247,6 +270,7 @@ static void summary_print(const struct plan *plan, const struct step_prediction 
                1e3 * each, memory_checkpoint_interval(each, prediction->seconds));
     }
     epochs_print(&plan->options, images);
+    files_print(plan, session, machine, prediction->seconds);
 }
 
 /* Print the operations by unit and, if machine is not NULL, their times, images/s and the length of
@@ -289,11 +313,12 @@ static bool time_print(const struct plan *plan, struct session *session,
 
 /* ---- a cluster ---- */
 
-enum { MOST_RANKS = 4096 };
+enum { MOST_RANKS = 8192 };
 
-/* Print a row. Return false if the batch is too small for this and larger numbers of ranks. */
+/* Print a row, and the files of the last row. Return false if the batch is too small for this and
+ * larger numbers of ranks. */
 static bool ranks_print(const struct plan *wanted, const struct machine *machine, int ranks,
-                        double *first)
+                        bool last, double *first)
 {
     static struct plan plan;
     struct step_prediction prediction = {.unit = NULL};
@@ -320,15 +345,17 @@ static bool ranks_print(const struct plan *wanted, const struct machine *machine
         if (ranks == 1)
             *first = images;
         snprintf(mesh, sizeof mesh, "%dx%d", session.mesh.replica->size, session.mesh.shard->size);
-        printf("%6d %6d %9s %8lld %11.0f%s %11.3f %11.3f %11.3f %8.1f %12.1f", ranks, nodes, mesh,
-               (long long)step_samples(&session), mib(needs),
+        printf("%6d %6d %9s %8lld %11.0f%s %11.3f %11.3f %11.3f %11.3f %8.1f %12.1f", ranks, nodes,
+               mesh, (long long)step_samples(&session), mib(needs),
                machine->memory > 0 && (double)needs > machine->memory ? "!" : " ",
                1e3 * prediction.seconds, 1e3 * prediction.step.communication,
-               1e3 * prediction.step.exposed, *first > 0 ? 100 * images / (ranks * *first) : 0,
-               images);
+               1e3 * prediction.step.exposed, 1e3 * prediction.stragglers,
+               *first > 0 ? 100 * images / (ranks * *first) : 0, images);
         if (machine->watts > 0)
             printf(" %10.3f", machine->watts * nodes / images);
         printf("\n");
+        if (last)
+            files_print(&plan, &session, machine, prediction.seconds);
     } else {
         printf("%6d %s\n", ranks, error.kind != ERROR_NONE ? error.text : prediction.lacks.text);
     }
@@ -337,7 +364,7 @@ static bool ranks_print(const struct plan *wanted, const struct machine *machine
     return true;
 }
 
-/* Print a prediction of the run on 1, 2, 4, ... 4096 ranks of a machine. */
+/* Print a prediction of the run on 1, 2, 4, ... 8192 ranks of a machine. */
 static void cluster_print(const struct plan *plan, const struct machine *machine)
 {
     static struct plan wanted;
@@ -359,11 +386,12 @@ static void cluster_print(const struct plan *plan, const struct machine *machine
            is_strong ? "the global batch is fixed" : "the batch per rank is fixed",
            machine->node_ranks, machine->node_ranks == 1 ? "" : "s",
            machine->memory > 0 ? " (!: more than it has)" : "");
-    printf("%6s %6s %9s %8s %12s %11s %11s %11s %8s %12s%s\n", "ranks", "nodes", "mesh", "batch",
-           "memory", "step", "sending", "exposed", "eff. %", "images/s",
+    printf("%6s %6s %9s %8s %12s %11s %11s %11s %11s %8s %12s%s\n", "ranks", "nodes", "mesh",
+           "batch", "memory", "step", "sending", "exposed", "slowest", "eff. %", "images/s",
            machine->watts > 0 ? "    J/image" : "");
     const int most = wanted.options.plan.ranks > 0 ? (int)wanted.options.plan.ranks : MOST_RANKS;
-    for (int ranks = 1; ranks_print(&wanted, machine, ranks, &first) && ranks < most;)
+    for (int ranks = 1;
+         ranks_print(&wanted, machine, ranks, ranks == most, &first) && ranks < most;)
         ranks = 2 * ranks < most ? 2 * ranks : most;
     if (wanted.options.mesh.strategy != STRATEGY_DDP)
         printf("\nThe efficiency can exceed 100 %%: one rank updates all weights, each of several "
@@ -499,7 +527,7 @@ const struct command command_plan = {
         "are those of the run. plan also counts the operations of a step by unit. If `bench "
         "device` and `bench comm` have measured this machine (plan.machine), it predicts the time "
         "of each unit, the exposed communication, images per second and the length of epochs. "
-        "plan.cluster=FILE predicts the run on 1 to 4096 ranks of the cluster that the file "
+        "plan.cluster=FILE predicts the run on 1 to 8192 ranks of the cluster that the file "
         "describes, with the batch of each rank (train.batch) or the global one "
         "(train.global_batch). plan.operations=FILE writes the kernels of a step as CSV.",
     .run = plan_run};

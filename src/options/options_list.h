@@ -714,7 +714,7 @@ OPTION(plan, machine, "auto", TEXT(),
        "machine.ini in the working directory if it exists. none: no times.")
 OPTION(plan, cluster, "", TEXT(),
        "File that describes a cluster (input/clusters/*.ini, or bench.machine). plan predicts this "
-       "run on 1 to 4096 ranks of it. Empty: none.")
+       "run on 1 to 8192 ranks of it. Empty: none.")
 OPTION(plan, operations, "", TEXT(),
        "CSV file for the kernels of one training step with their floating-point operations and "
        "minimum bytes moved (benchmarks/README.md). Empty: none.")

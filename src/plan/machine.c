@@ -84,11 +84,13 @@ static double duration_at(const struct measured *duration, double bytes)
     return point[i].value * pow(point[i + 1].value / point[i].value, part);
 }
 
-/* Consecutive messages: once round a ring or up a tree, twice for an all-reduce. */
+/* Consecutive messages: once round a ring; of an all-reduce twice, or up and down a tree. */
 static double hops(const struct network *network, enum collective_action action, int members)
 {
-    double once = network->tree ? ceil(log2(members)) : members - 1;
-    return action == ACTION_SUM ? 2 * once : once;
+    const double ring = members - 1;
+    if (action != ACTION_SUM)
+        return ring;
+    return 2 * (network->tree ? ceil(log2(members)) : ring);
 }
 
 /* bytes: see machine_network_bytes. */
@@ -104,6 +106,19 @@ static double network_seconds(const struct network *network, enum collective_act
                bytes / (network->bandwidth * network->share);
     double more = hops(network, action, members) - hops(network, action, network->members);
     return duration_at(measured, bytes) + network->latency * fmax(more, 0);
+}
+
+/* Seconds by which the messages of NCCL's algorithm for gathers and scatters between nodes take
+ * longer than those of rings inside and between nodes. May be negative. */
+static double nccl_latency(const struct machine *machine, const struct group_shape *shape)
+{
+    static const double pat_rank = 2.8e-6; /* seconds; the linear part of PAT */
+    const struct network *between = &machine->between;
+    const int nodes = shape->nodes;
+    if (shape->inside > 1) /* one ring of all ranks */
+        return machine->inside.latency * (shape->inside - 1) * (nodes - 1);
+    const double pat = between->latency * ceil(log2(nodes)) + pat_rank * nodes;
+    return fmin(0, pat - between->latency * (nodes - 1));
 }
 
 double machine_collective_seconds(const struct machine *machine,
@@ -131,8 +146,10 @@ double machine_collective_seconds(const struct machine *machine,
         node *= inside;
         local /= nodes;
     }
+    const bool nccl = machine->between.tree && nodes > 1 && action != ACTION_ALL_TO_ALL;
     return network_seconds(&machine->between, action, nodes, node) +
-           network_seconds(&machine->inside, action, inside, local);
+           network_seconds(&machine->inside, action, inside, local) +
+           (nccl ? nccl_latency(machine, shape) : 0);
 }
 
 /* ---- files ---- */
@@ -168,6 +185,7 @@ static const struct key keys[] = {
     KEY(NUMBER, "machine.memory", memory, ANY),
     KEY(NUMBER, "machine.watts", watts, ANY),
     KEY(NUMBER, "machine.images", images, ANY),
+    KEY(NUMBER, "machine.deviation", deviation, 0, 1),
     KEY(NUMBER, "compute.launch", launch, ANY),
     KEY(NUMBER, "compute.memory_bandwidth", memory_bandwidth, ANY),
     KEY(NUMBER, "compute.fp32_flops", flops[TYPE_FP32], ANY),
@@ -190,6 +208,10 @@ static const struct key keys[] = {
     KEY(NUMBER, "between.computes", between.compute_speed, 0.01, 1),
     KEY(NUMBER, "between.sends", between.send_speed, 0.01, 1),
     KEY(SHAPE, "between.shape", between.tree, ANY),
+    KEY(NUMBER, "files.operations", files.operations, ANY),
+    KEY(NUMBER, "files.latency", files.latency, ANY),
+    KEY(NUMBER, "files.bandwidth", files.bandwidth, ANY),
+    KEY(WHOLE, "files.stripes", files.stripes, COUNT),
 };
 
 enum { KEYS = sizeof keys / sizeof keys[0], OPERATION_SIZES = 3, COLLECTIVE_SIZES = 1 };
@@ -290,6 +312,7 @@ bool machine_read(struct machine *machine, const char *path, bool is_part, struc
                                 .nodes = 1,
                                 .threads = 1,
                                 .alone = 1,
+                                .files = {.latency = 1e-3, .stripes = 1},
                                 .inside = network,
                                 .between = network};
     snprintf(machine->path, sizeof machine->path, "%s", path);

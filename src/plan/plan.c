@@ -98,6 +98,15 @@ struct step_prediction plan_predict(const struct plan *plan, const struct machin
         prediction.data = fmax(0, (double)samples / machine->images - prediction.seconds);
         prediction.seconds += prediction.data;
     }
+    if (machine != NULL) {
+        /* The expected maximum of N normally distributed times is at most this much above their
+         * mean. All ranks wait for the slowest one, since a step ends with a collective. */
+        double operations = prediction.slowed;
+        for (int phase = 0; phase < STEP_PHASES; phase++)
+            operations += prediction.step.seconds[phase];
+        prediction.stragglers = machine->deviation * operations * sqrt(2 * log(plan->ranks));
+        prediction.seconds += prediction.stragglers;
+    }
     step_script_close(&script);
     return prediction;
 }

@@ -48,9 +48,20 @@ struct network {
     struct measured measured[COLLECTIVE_ACTIONS];
     int members;  /* ranks or nodes during the measurement */
     double share; /* of the bandwidth that is left if all nodes communicate */
-    bool tree;    /* latency grows with the logarithm of the members; else linearly */
+    /* The algorithms of NCCL (machine_collective_seconds): the latency of an all-reduce grows with
+     * the logarithm of the members; else linearly. */
+    bool tree;
     /* Relative speed, 0 to 1, of operations and of communication while they overlap. */
     double compute_speed, send_speed;
+};
+
+/* The file system that all nodes share. Times are predicted if operations and bandwidth are known.
+ */
+struct file_system {
+    double operations; /* metadata operations/s for all ranks together; 0: unknown */
+    double latency;    /* seconds of one of several consecutive operations; default 1 ms */
+    double bandwidth;  /* bytes/s of a stripe; 0: unknown */
+    int stripes;       /* of a file in the run folder; default 1 */
 };
 
 struct machine {
@@ -61,6 +72,7 @@ struct machine {
     double memory;           /* bytes per rank; 0: unknown */
     double watts;            /* of a node in training; 0: unknown */
     double images;           /* images/s that a rank's loaders prepare; 0: enough */
+    double deviation;        /* relative standard deviation of a step's time over the ranks */
     double launch;           /* seconds of overhead per operation */
     double memory_bandwidth; /* bytes/s, reads and writes */
     double flops[MACHINE_TYPES]; /* FLOP/s that matrix products reach; 0: unknown */
@@ -68,6 +80,7 @@ struct machine {
     double alone; /* speed of a rank on an otherwise idle node, relative to a fully used node */
     struct measured speed[MACHINE_TYPES][OPERATIONS];
     struct network inside, between;
+    struct file_system files;
 };
 
 /* Read a file. An unknown key, an invalid number or a missing speed is an error of one line that
@@ -94,7 +107,13 @@ struct group_shape {
 
 /* Return the seconds of a collective: a ring on one node, or a hierarchy of nodes (docs/mesh.md);
  * an all-to-all sends each block directly to its rank. INFINITY: the speed of a network is not
- * known. */
+ * known.
+ *
+ * If `tree` is set between nodes, the latencies follow the model by which NCCL chooses algorithms
+ * (src/graph/tuning.cc): an all-reduce is a tree of nodes. An all-gather or reduce-scatter is one
+ * ring of all N ranks on n nodes, with n - 1 messages between and N - n inside nodes; if each node
+ * has one rank, it is PAT (NCCL 2.23): log2(n) messages and 2.8 us per rank. NVLS and in-network
+ * reductions are not modelled. */
 double machine_collective_seconds(const struct machine *machine,
                                   const struct collective *collective,
                                   const struct group_shape *shape);
@@ -151,7 +170,8 @@ struct step_prediction {
     struct unit_prediction step; /* sum */
     double data;        /* seconds in which the step waits for images; set by plan_predict */
     double slowed;      /* extra seconds of operations that overlap with communication */
-    double seconds;     /* of the step: operations + slowed + exposed + data */
+    double stragglers;  /* seconds in which the step waits for the slowest rank: plan_predict */
+    double seconds;     /* of the step: operations + slowed + exposed + data + stragglers */
     struct error lacks; /* a needed speed that the machine's file lacks: the times are not valid */
     /* Bytes that a rank sends in its groups, and those of them that are sent to other nodes; set by
      * plan_predict. */
@@ -207,6 +227,31 @@ int64_t plan_largest_batch(const struct plan *plan, struct session *session, siz
  * be NULL (step_predict). The caller closes the prediction. */
 struct step_prediction plan_predict(const struct plan *plan, const struct machine *machine,
                                     struct session *session);
+
+/* ---- Files (run_files.c): what a run needs of the shared file system. */
+
+enum file_phase { FILES_START, FILES_CHECKPOINT, FILES_WEIGHTS, FILES_RESUME, FILE_PHASES };
+
+/* Sums over all ranks. */
+struct file_work {
+    double operations;  /* metadata operations: open, create, rename, remove */
+    double consecutive; /* the part of them that rank 0 does one after another */
+    double bytes;       /* written or read */
+    double ranks;       /* that write or read */
+    double broadcasts;  /* in its replica group that a rank takes part in, one after another */
+    double broadcast;   /* their bytes */
+};
+
+extern const char *const file_phase_name[FILE_PHASES];
+
+/* Count what the phases of a run with the plan's session need, from the division of checkpoints
+ * among the ranks (checkpoint.h). */
+void plan_files(const struct plan *plan, const struct session *session,
+                struct file_work work[FILE_PHASES]);
+
+/* Return the seconds of a phase of the plan's session. The machine's file system must be known. */
+double machine_file_seconds(const struct machine *machine, const struct plan *plan,
+                            const struct session *session, const struct file_work *work);
 
 /* Local. If a session did not fit into memory (session_shortage), add to the error the batch,
  * strategy or activation checkpointing with which it would fit. */

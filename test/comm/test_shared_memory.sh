@@ -54,5 +54,5 @@ run 2 exact $small train.steps=2 train.exact=layout output.tensorboard=off run.d
 run 1 plan plan $small train.exact=layout plan.cluster="$TEST_SOURCE/input/clusters/epyc_ib100.ini"
 result 'nothing to share is no reason for a message' "$(
     grep -h 'do not share\|internal error' eval.log exact.log plan.log
-    has plan.log '^ *4096 |less than one per rank')" eval.log
+    has plan.log '^ *8192 |less than one per rank')" eval.log
 result 'no run leaves a name in /dev/shm' "$(grep '^vittrain-' left)"

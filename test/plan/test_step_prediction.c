@@ -215,7 +215,7 @@ TEST(collectives_by_hand)
         enum collective_action action; /* of 8 bytes */
         struct group_shape shape;
         double share;
-        bool tree; /* inside */
+        bool tree;
         double seconds;
     } cases[] = {
         /* A ring of four: 2 * 8 * 3 / 4 bytes in six messages; 3 * 8 bytes in three. */
@@ -231,13 +231,19 @@ TEST(collectives_by_hand)
         {ACTION_ALL_TO_ALL, {4, 2, 1}, 1, false, 128 + 1000 + 24.0 / 4 + 300},
         /* Four groups share the link. */
         {ACTION_SUM, {1, 2, 4}, 1, false, 4 * 8 + 2000},
-        {ACTION_SUM, {1, 2, 4}, 0.5, false, 2 * 4 * 8 + 2000}};
+        {ACTION_SUM, {1, 2, 4}, 0.5, false, 2 * 4 * 8 + 2000},
+        /* NCCL on eight nodes: a tree; one ring of 32 ranks, with 7 messages between and 24 inside
+         * nodes; PAT. */
+        {ACTION_SUM, {4, 8, 1}, 1, true, 2 * (6.0 / 4 + 300) + 14 + 6000},
+        {ACTION_GATHER, {4, 8, 1}, 1, true, 224 + 7000 + 192.0 / 4 + 2400},
+        {ACTION_SCATTER, {1, 8, 1}, 1, true, 56 + 3000 + 8 * 2.8e-6},
+        {ACTION_ALL_TO_ALL, {1, 8, 1}, 1, true, 56 + 7000}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct machine machine = slow_machine();
         const struct collective collective = {.action = cases[i].action, .bytes = 8};
         machine.inside.bandwidth = 4;
         machine.inside.latency = 100;
-        machine.inside.tree = cases[i].tree;
+        machine.inside.tree = machine.between.tree = cases[i].tree;
         machine.between.latency = 1000;
         machine.between.share = cases[i].share;
         near(machine_collective_seconds(&machine, &collective, &cases[i].shape), cases[i].seconds);
