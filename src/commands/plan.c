@@ -205,20 +205,16 @@ static void files_print(const struct plan *plan, const struct session *session,
                         const struct machine *machine, double step)
 {
     struct file_work work[FILE_PHASES];
-    double seconds[FILE_PHASES];
     if (machine->files.operations == 0 || machine->files.bandwidth == 0)
         return;
-    plan_files(plan, session, work);
+    plan_files(plan, session, machine, work);
     printf("\nFiles of %d ranks\n\n%-14s %11s %11s %11s %11s\n", plan->ranks, "phase", "operations",
            "MiB", "ranks", "seconds");
-    for (int phase = 0; phase < FILE_PHASES; phase++) {
-        seconds[phase] = machine_file_seconds(machine, plan, session, &work[phase]);
-        printf("%-14s %11.0f %11.1f %11.0f %11.3g\n", file_phase_name[phase],
-               work[phase].operations, mib((size_t)work[phase].bytes), work[phase].ranks,
-               seconds[phase]);
-    }
+    for (const struct file_work *part = work; part < work + FILE_PHASES; part++)
+        printf("%-14s %11.0f %11.1f %11.0f %11.3g\n", part->phase, part->operations,
+               mib((size_t)part->bytes), part->ranks, part->seconds);
     printf("\nAfter a signal the run ends within %.3g s: a step, a checkpoint and the weights.\n",
-           step + seconds[FILES_CHECKPOINT] + seconds[FILES_WEIGHTS]);
+           step + work[FILES_CHECKPOINT].seconds + work[FILES_WEIGHTS].seconds);
 }
 
 /* Print the length of an epoch if the data set exists. */

@@ -234,24 +234,18 @@ enum file_phase { FILES_START, FILES_CHECKPOINT, FILES_WEIGHTS, FILES_RESUME, FI
 
 /* Sums over all ranks. */
 struct file_work {
-    double operations;  /* metadata operations: open, create, rename, remove */
+    const char *phase;
+    double operations;  /* metadata operations */
     double consecutive; /* the part of them that rank 0 does one after another */
     double bytes;       /* written or read */
     double ranks;       /* that write or read */
-    double broadcasts;  /* in its replica group that a rank takes part in, one after another */
-    double broadcast;   /* their bytes */
+    double seconds;
 };
 
-extern const char *const file_phase_name[FILE_PHASES];
-
-/* Count what the phases of a run with the plan's session need, from the division of checkpoints
- * among the ranks (checkpoint.h). */
+/* Predict what the phases of a run with the plan's session need, from the division of checkpoints
+ * among the ranks (checkpoint.h). The machine's file system must be known. */
 void plan_files(const struct plan *plan, const struct session *session,
-                struct file_work work[FILE_PHASES]);
-
-/* Return the seconds of a phase of the plan's session. The machine's file system must be known. */
-double machine_file_seconds(const struct machine *machine, const struct plan *plan,
-                            const struct session *session, const struct file_work *work);
+                const struct machine *machine, struct file_work work[FILE_PHASES]);
 
 /* Local. If a session did not fit into memory (session_shortage), add to the error the batch,
  * strategy or activation checkpointing with which it would fit. */
