@@ -5,7 +5,6 @@
 #include "base/columns.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <math.h>
@@ -51,20 +50,6 @@ static bool row_stays(const char *line, size_t length, const struct csv_keep *ke
            (value < keep->last || !text_is_removed(line, keep));
 }
 
-/* True if the table has this header and keeps all its rows. */
-static bool table_stays(FILE *table, const char *header, const struct csv_keep *keep)
-{
-    OWNED char *line = NULL;
-    size_t size = 0;
-    ssize_t length = getline(&line, &size, table);
-    bool stays = length == (ssize_t)strlen(header) + 1 && line[length - 1] == '\n' &&
-                 strncmp(line, header, (size_t)length - 1) == 0;
-    while (stays && (length = getline(&line, &size, table)) >= 0)
-        stays = row_stays(line, (size_t)length, keep);
-    rewind(table);
-    return stays;
-}
-
 /* Read the first line of a table. Return the number of last columns of `header` that it lacks,
  * because an older version wrote it; -1 if the headers do not match. A file without a complete
  * first line is empty. */
@@ -99,30 +84,28 @@ static void copy_rows(FILE *from, FILE *to, const struct csv_keep *keep, int lac
     }
 }
 
-/* Empty a table of which nothing is kept, if it is a regular file and not a link. */
-static bool csv_truncate(const char *path)
+/* True if all rows that follow in the table stay. */
+static bool rows_stay(FILE *table, const struct csv_keep *keep)
 {
-    const int file = output_file_open(path, O_WRONLY);
-    const bool good = file >= 0 && ftruncate(file, 0) == 0;
-    if (file >= 0)
-        close(file);
-    return good;
+    OWNED char *line = NULL;
+    size_t size = 0;
+    const long first = ftell(table);
+    bool stay = true;
+    for (ssize_t length; stay && (length = getline(&line, &size, table)) >= 0;)
+        stay = row_stays(line, (size_t)length, keep);
+    fseek(table, first, SEEK_SET);
+    return stay;
 }
 
-/* Rewrite an existing table: the header and the rows to keep. */
+/* Prepare an existing table. Remove it if nothing is kept; else rewrite it with the header and the
+ * rows to keep, unless it stays as it is. */
 static bool csv_rewrite(const char *path, const char *header, const struct csv_keep *keep,
                         struct error *error)
 {
-    if (keep->last <= 0 && csv_truncate(path))
-        return true;
     FILE *old = output_file_stream(path, "r");
     struct atomic_file file;
     if (old == NULL && errno == ENOENT)
         return true;
-    if (old != NULL && table_stays(old, header, keep)) {
-        fclose(old);
-        return true;
-    }
     /* A link is replaced if nothing is kept of it. */
     if (old == NULL && !(errno == ELOOP && keep->last <= 0))
         return durable_failed(error, "read", path, errno);
@@ -135,11 +118,14 @@ static bool csv_rewrite(const char *path, const char *header, const struct csv_k
         error_set(error, ERROR_FILE,
                   "cannot append to %s: its columns are not those of this program; move it away",
                   path);
+    } else if (keep->last <= 0) {
+        good = unlink(path) == 0 || durable_failed(error, "replace", path, errno);
+    } else if (ftell(old) == (long)strlen(header) + 1 && rows_stay(old, keep)) {
+        good = true;
     } else if (atomic_file_open(&file, path, error)) {
         fprintf(file.stream, "%s\n", header);
-        if (old != NULL)
-            copy_rows(old, file.stream, keep, lacking);
-        if (old != NULL && ferror(old)) {
+        copy_rows(old, file.stream, keep, lacking);
+        if (ferror(old)) {
             durable_failed(error, "read", path, errno);
             atomic_file_discard(&file);
         } else {
