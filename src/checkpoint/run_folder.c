@@ -273,6 +273,33 @@ static bool decide_folder(struct run_folder *folder, const struct options *optio
     return result_check(given, error);
 }
 
+/* Make the folder on each node and write a test file, which shows quotas, read-only mounts and full
+ * disks. Nodes that can write the file of rank 0 share its folder and do neither. Collective; an
+ * error is the same on all ranks. */
+static bool folder_probe(const struct run_folder *folder, const struct mesh *mesh,
+                         struct error *error)
+{
+    enum { PROBE_BYTES = 4096 }; /* more than fits into an inode */
+    char text[PROBE_BYTES + 1] = "";
+    int64_t job = getpid();
+    memset(text, ' ', PROBE_BYTES);
+    comm_broadcast(mesh->world, &job, 1, COMM_INT64, 0);
+    OWNED char *first = allocate_text("%s/.probe-%lld", folder->path, (long long)job);
+    OWNED char *own = allocate_text("%s-%s", first, comm_host());
+    if (mesh->world->rank == 0)
+        error_defer(folder_make(folder->checkpoints, advice, error) &&
+                    atomic_file_write(first, text, error));
+    if (!comm_agree(mesh->world, error))
+        return false;
+    if (mesh->node->rank == 0 && access(first, W_OK) != 0 &&
+        folder_make(folder->checkpoints, advice, error) && atomic_file_write(own, text, error))
+        unlink(own);
+    const bool good = comm_agree(mesh->world, error);
+    if (mesh->world->rank == 0)
+        unlink(first);
+    return good;
+}
+
 /* ---- the interface ---- */
 
 bool run_folder_save_deck(const struct run_folder *folder, const struct options *options,
@@ -293,18 +320,7 @@ bool run_folder_open(struct run_folder *folder, struct mesh *mesh, const struct 
         comm_broadcast(world, folder, sizeof *folder, COMM_BYTE, 0);
         folder->locked = folder->locked && world->rank == 0;
         snprintf(folder->checkpoints, sizeof folder->checkpoints, "%s/checkpoints", folder->path);
-        /* A test file shows quotas, read-only mounts and full disks. */
-        OWNED char *probe =
-            allocate_text("%s/.probe-%s-%ld", folder->path, comm_host(), (long)getpid());
-        enum { PROBE_BYTES = 4096 }; /* more than fits into an inode */
-        char text[PROBE_BYTES + 1] = "";
-        memset(text, ' ', PROBE_BYTES);
-        const bool writes = mesh->node->rank == 0 &&
-                            folder_make(folder->checkpoints, advice, error) &&
-                            atomic_file_write(probe, text, error);
-        if (writes)
-            unlink(probe);
-        if (writes && world->rank == 0) {
+        if (folder_probe(folder, mesh, error) && world->rank == 0) {
             OWNED char *path = allocate_text("%s/train.log", folder->path);
             run_folder_mark(folder, false);
             error_defer(log_to_file(path, error));

@@ -47,6 +47,7 @@ static struct {
     int queued, begun;  /* requests, which run in the order in which they are queued */
     int order[RECORDS]; /* index of the record of each request */
     int records;
+    int files; /* replaced atomically */
     int rank;
     const char *kind;             /* of the next record */
     struct moment entered, ready; /* when MPI_Init is called and returns */
@@ -106,6 +107,7 @@ static void table_write(void)
                   {"MPI_Init to update seconds", now.wall - ready->wall},
                   {"MPI_Init to update processor seconds", now.processor - ready->processor},
                   {"resident bytes", count.resident},
+                  {"files replaced", count.files},
                   {"update at", count.updated_at}};
     snprintf(path, sizeof path, "%s/rank.%d", folder, count.rank);
     FILE *file = fopen(path, "w");
@@ -127,6 +129,8 @@ void __real_heartbeat_turn(const struct comm_request *request, double waited, do
 void __wrap_heartbeat_turn(const struct comm_request *request, double waited, double now);
 void __real_status_set_phase(int phase);
 void __wrap_status_set_phase(int phase);
+bool __real_atomic_file_write(const char *path, const char *text, struct error *error);
+bool __wrap_atomic_file_write(const char *path, const char *text, struct error *error);
 
 /* Only the main thread starts collectives. */
 struct comm_request *__wrap_progress_start(const struct comm_request *request)
@@ -170,6 +174,12 @@ void __wrap_status_set_phase(int phase)
     if (phase == PHASE_END)
         table_write();
     __real_status_set_phase(phase);
+}
+
+bool __wrap_atomic_file_write(const char *path, const char *text, struct error *error)
+{
+    count.files += count.updated_at == 0;
+    return __real_atomic_file_write(path, text, error);
 }
 
 int __wrap_gethostname(char *name, size_t size);

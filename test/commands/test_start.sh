@@ -45,6 +45,7 @@ result 'the calls of a rank grow at most with the logarithm of the ranks' "$(gro
 per_rank=$(awk -F '\t' '$1 == "collective" { bytes[FILENAME] += $6 }
     END { printf "%d", bytes["counts8"] / 8 - bytes["counts4"] / 4 }' counts4 counts8)
 result 'a rank sends at most 640 bytes for each further rank' "$([ "$per_rank" -le 2560 ] || echo "$((per_rank / 4)) bytes")"
+result 'only rank 0 replaces files in a shared folder' "$(awk -F '\t' '$2 == "files replaced" && $3 > 0 { print FILENAME }' start8/rank.[1-9])"
 
 # MPI_Init of Open MPI makes a session folder, which processes that start at the same time remove from each other.
 TMPDIR=/dev/null run 1 alone plan
