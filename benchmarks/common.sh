@@ -9,6 +9,7 @@ LC_ALL=C # awk, sort and printf read and write numbers with a point
 export LC_ALL
 
 vittrain=$(readlink -f "${VITTRAIN:-$here/../vittrain}" || true)
+start_count=$(readlink -f "${START_COUNT_PROGRAM:-$here/../test/commands/start_count}" || true)
 # Open MPI binds each rank to one core, even if it has several threads.
 mpirun=${MPIRUN:-mpirun --oversubscribe --bind-to none}
 bench_header=date,host_cpu,commit,framework,version,work,model,batch,precision,strategy,ranks,threads,metric,value,unit,nodes,host,cores,memory_gib,gpu,load
@@ -168,3 +169,22 @@ train_steps() {
     echo "$train_model on $train_ranks ranks: $train_problem" >&2
     return 1
 }
+
+# ---- Starts, counted by test/commands/start_count.
+
+# start_counted RANKS WORD...: trains cnn_a on this number of ranks, of which 8 consecutive ones count as a node, with further
+# options WORD. Writes what start_counts.awk prints to the file `counts`, and the output to the file `log`. The variable
+# `tracer` is a command that starts each rank, or empty. Environment: START_COUNT_PROGRAM, test/commands/start_count of the build.
+start_counted() {
+    start_ranks=$1
+    shift
+    rm -rf counted && mkdir counted
+    START_COUNT=$PWD/counted START_NODE_RANKS=8 $mpirun -np "$start_ranks" ${tracer:-} \
+        "$start_count" train model.name=cnn_a data.format=synthetic data.val=none run.threads=1 train.global_batch=128 \
+        train.precision=fp32 output.weights=off output.logbook= run.backend=cpu "$@" >log 2>&1 || { tail -n 3 log >&2; exit 1; }
+    awk -f "$here/../test/commands/start_counts.awk" counted/rank.* >counts
+}
+# counted_cell NAME COLUMN: prints a cell of the table `counts`.
+counted_cell() { awk -F '\t' -v name="$1" -v column="$2" '$2 == name { print $column }' counts; }
+# counted_sum EXPRESSION: prints the sum over the collectives in `counts`.
+counted_sum() { awk -F '\t' '$1 == "collective" { n += '"$1"' } END { print n + 0 }' counts; }

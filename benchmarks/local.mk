@@ -43,6 +43,7 @@ EXTRA_DIST += \
 	benchmarks/pytorch_step.py \
 	benchmarks/pytorch_rounding.py \
 	benchmarks/pytorch_train.py \
+	benchmarks/ranks.sh \
 	benchmarks/reference.sh \
 	benchmarks/reference_cnn.py \
 	benchmarks/reference_vit.py \

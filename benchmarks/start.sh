@@ -55,38 +55,28 @@ fi
 . "$here/common.sh"
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
-count=$(readlink -f "${START_COUNT_PROGRAM:-$here/../test/commands/start_count}")
 cd "$scratch"
 
-# cell NAME COLUMN: print a cell of the table `counts`.
-cell() { awk -F '\t' -v name="$1" -v column="$2" '$2 == name { print $column }' counts; }
-# summed EXPRESSION: print the sum over the collectives in `counts`.
-summed() { awk -F '\t' '$1 == "collective" { n += '"$1"' } END { print n + 0 }' counts; }
 start_row() { row start cnn_a 128 fp32 ddp "$ranks" 1 "$@"; }
 
 # ranks_measure RANKS: print the rows of this number of ranks.
 ranks_measure() {
     ranks=$1
     export nodes=$(((ranks + 7) / 8))
-    rm -rf "count$ranks" "run$ranks"
-    mkdir "count$ranks"
+    rm -rf "run$ranks"
     begin=$(date +%s.%N)
-    START_COUNT=$scratch/count$ranks START_NODE_RANKS=8 $mpirun -np "$ranks" "$count" train model.name=cnn_a \
-        data.format=synthetic data.val=none run.threads=1 train.steps=1 train.global_batch=128 train.precision=fp32 \
-        output.weights=off output.logbook= checkpoint.every=0 run.backend=cpu "run.dir=$scratch/run$ranks" >log 2>&1 ||
-        { tail -n 3 log >&2; exit 1; }
-    awk -f "$here/../test/commands/start_counts.awk" "count$ranks"/rank.* >counts
-    start_row "mpirun to update" "$(awk "BEGIN { printf \"%.3f\", $(cell 'update at' 4) - $begin }")" s
-    start_row "MPI_Init" "$(cell 'MPI_Init seconds' 4)" s
-    start_row "MPI_Init to update" "$(cell 'MPI_Init to update seconds' 4)" s
-    start_row "processor time before MPI_Init" "$(cell 'before MPI_Init processor seconds' 3)" s
-    start_row "processor time of MPI_Init" "$(cell 'MPI_Init processor seconds' 3)" s
-    start_row "processor time after MPI_Init" "$(cell 'MPI_Init to update processor seconds' 3)" s
-    start_row "steps of a rank" "$(summed '$4')" messages
-    start_row "calls of MPI that make groups" "$(summed '($2 ~ /^MPI_Comm/) * $3')" calls
-    start_row "messages" "$(summed '$5')" messages
-    start_row "bytes of a rank" "$(summed "\$6 / $ranks")" bytes
-    start_row "resident memory" "$(cell 'resident bytes' 4)" bytes
+    start_counted "$ranks" train.steps=1 checkpoint.every=0 "run.dir=$scratch/run$ranks"
+    start_row "mpirun to update" "$(awk "BEGIN { printf \"%.3f\", $(counted_cell 'update at' 4) - $begin }")" s
+    start_row "MPI_Init" "$(counted_cell 'MPI_Init seconds' 4)" s
+    start_row "MPI_Init to update" "$(counted_cell 'MPI_Init to update seconds' 4)" s
+    start_row "processor time before MPI_Init" "$(counted_cell 'before MPI_Init processor seconds' 3)" s
+    start_row "processor time of MPI_Init" "$(counted_cell 'MPI_Init processor seconds' 3)" s
+    start_row "processor time after MPI_Init" "$(counted_cell 'MPI_Init to update processor seconds' 3)" s
+    start_row "steps of a rank" "$(counted_sum '$4')" messages
+    start_row "calls of MPI that make groups" "$(counted_sum '($2 ~ /^MPI_Comm/) * $3')" calls
+    start_row "messages" "$(counted_sum '$5')" messages
+    start_row "bytes of a rank" "$(counted_sum "\$6 / $ranks")" bytes
+    start_row "resident memory" "$(counted_cell 'resident bytes' 4)" bytes
     begin=$(date +%s.%N)
     $mpirun -np "$ranks" ./empty >log 2>&1 || { tail -n 3 log >&2; exit 1; }
     end=$(date +%s.%N)
