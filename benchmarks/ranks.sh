@@ -20,12 +20,13 @@ export OMPI_MCA_pml=ob1 # as vittrain chooses on one node
 mkdir traces
 echo "exec strace -f -qq -y --seccomp-bpf -e trace=%file,fsync,fdatasync -o $scratch/traces/\$\$ \"\$@\"" >trace
 
-# file_rows: print the rows of all traces. Files in /proc, /sys, /dev and outside of the run folder in /tmp are local.
+# file_rows: print the rows of all traces. Files in /proc, /sys, /dev, /run and outside of the run folder in /tmp are local.
 file_rows() {
     awk -v run="$scratch/run" '
         # The rest of a call that another thread has interrupted, and calls on an open file are left out.
         $2 !~ /^[a-z0-9_]+\(/ || /AT_EMPTY_PATH/ { next }
-        !index($0, run) { loads += $2 !~ /^(fsync|fdatasync)/ && !/"\/(proc|sys|dev|tmp)\//; next }
+        { sub(/AT_FDCWD<[^>]*>/, "") } # the current folder
+        !index($0, run) { loads += $2 !~ /^(fsync|fdatasync)/ && !/["<]\/(proc|sys|dev|run|tmp)\//; next }
         $2 ~ /^(fsync|fdatasync)/ { syncs++; next }
         $2 ~ /^rename/ { renames++; next }
         /O_CREAT/ { creates++; next }
