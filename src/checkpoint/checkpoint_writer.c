@@ -62,13 +62,13 @@ static void pieces_divide(struct checkpoint_part *part)
 {
     struct checkpoint_contents *contents = &part->contents;
     const int64_t replicas = part->flat->mesh->replica->size;
-    size_t most = 0;
+    size_t most = 0; /* all but the last piece of a unit have over half of WRITER_LEAST elements */
     contents->units = part->flat->buffers[0].unit; /* the first element of the array of all units */
     contents->unit_count = part->flat->count;
     contents->moments = part->flat->moments;
     contents->averaged = part->flat->averaged;
     contents->layout = allocate((size_t)contents->unit_count, sizeof *contents->layout);
-    for (int64_t u = 0; u < contents->unit_count; u++) /* the last range may be short */
+    for (int64_t u = 0; u < contents->unit_count; u++)
         most += 2 * (size_t)(contents->units[u].count / WRITER_LEAST + 1);
     contents->pieces = allocate(most, sizeof *contents->pieces);
     part->writer = allocate(most, sizeof *part->writer);
