@@ -10,8 +10,9 @@
  * strace; without /proc, /sys, /dev and temporary files. */
 enum {
     LOAD = 426,      /* a rank: the program, its libraries and their configuration */
-    RUN_FOLDER = 60, /* rank 0: the run folder and its files, until the first step */
-    MONITOR = 2,     /* the first rank of each node: its table of sensors */
+    MONITOR = 1,     /* a rank: the table of sensors of its node */
+    NODE = 3,        /* the first rank of each node: tests of the run folder, and the table */
+    RUN_FOLDER = 55, /* rank 0: the run folder and its files, until the first step */
     CHECKPOINT = 13, /* rank 0: the file, its links, and the folder to remove older ones */
     WEIGHTS = 6,     /* rank 0: final weights */
 };
@@ -29,8 +30,9 @@ void plan_files(const struct plan *plan, const struct session *session,
     double bytes = 0; /* of a vector */
     for (int u = 0; u < flat->count; u++)
         bytes += (double)flat->buffers[u].unit->count * sizeof(float);
-    work[FILES_START] = (struct file_work){"start", ranks * LOAD + nodes * MONITOR + RUN_FOLDER,
-                                           .consecutive = RUN_FOLDER, .ranks = ranks};
+    work[FILES_START] =
+        (struct file_work){"start", ranks * (LOAD + MONITOR) + nodes * NODE + RUN_FOLDER,
+                           .consecutive = RUN_FOLDER, .ranks = ranks};
     work[FILES_CHECKPOINT] = (struct file_work){
         "checkpoint", writers + CHECKPOINT, CHECKPOINT, vectors * bytes, writers, 0};
     work[FILES_WEIGHTS] = (struct file_work){"weights", WEIGHTS, WEIGHTS, bytes, 1, 0};
