@@ -10,7 +10,7 @@
 #       ranks, and the time of a program that only calls MPI_Init_thread and MPI_Finalize. 8 consecutive ranks count as a
 #       node. Needs `make test/commands/start_count`.
 #   benchmarks/start.sh model CSV CLUSTER.ini
-#       Prediction for 64 to 4096 ranks from the rows of one commit and a machine description (input/clusters).
+#       Prediction for 64 to 8192 ranks from the rows of one commit and a machine description (input/clusters).
 #
 # Environment: VITTRAIN, MPIRUN; START_COUNT_PROGRAM (test/commands/start_count of the build).
 set -euo pipefail
@@ -37,11 +37,12 @@ model() {
                 "%.3f s of processor time to the end of MPI_Init, %.3f s after it\n", 1e3 * hop, doubling, bytes, fixed, work
             print "| ranks | messages of a rank | processor time to the end of MPI_Init | after it | messages | bytes | files | sum |"
             print "|---|---|---|---|---|---|---|---|"
-            for (ranks = 64; ranks <= 4096; ranks = ranks == 256 ? 1000 : ranks == 1000 ? 4096 : ranks * 4) {
+            for (i = 1; i <= split("64 256 1024 4096 8192", numbers, " "); i++) {
+                ranks = numbers[i]
                 steps = value[8, "steps of a rank"] + doubling * log2(ranks / 8)
                 messages = steps * (hop + wire)
                 moved = bytes * ranks / rate
-                files = ranks * 0.5e-3 # assumed: the file server creates each monitor-RANK.csv in 0.5 ms, one after another
+                files = ranks / 8 * 1e-3 # assumed: the file server creates the table of sensors of each node in 1 ms, one after another
                 printf "| %d | %.0f | %.2f s | %.2f s | %.2f s | %.4f s | %.2f s | %.2f s |\n", ranks, steps, fixed, work,
                     messages, moved, files, fixed + work + messages + moved + files
             }
