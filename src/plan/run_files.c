@@ -7,9 +7,9 @@
 #include "plan/plan.h"
 
 /* Metadata operations: names that are looked up, opened, created, renamed or removed. Counted with
- * strace; without /proc, /sys, /dev and temporary files. */
+ * strace (docs/start.md). */
 enum {
-    LOAD = 426,      /* a rank: the program, its libraries and their configuration */
+    LOAD = 494,      /* a rank: the program, its libraries and their configuration */
     MONITOR = 1,     /* a rank: the table of sensors of its node */
     NODE = 3,        /* the first rank of each node: tests of the run folder, and the table */
     RUN_FOLDER = 55, /* rank 0: the run folder and its files, until the first step */
