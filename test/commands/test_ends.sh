@@ -91,7 +91,7 @@ echo 'not yours' >"$work/victim"
 mkdir -p "$work/real/checkpoints" "$work/linked.book"
 ln -s real "$work/linked"
 for name in deck.ini metrics.csv result.json weights.safetensors monitor.csv; do
-    ln -s "$work/victim" "$work/real/$name.part"
+    [ "${name%.csv}" != $name ] || ln -s "$work/victim" "$work/real/$name.part" # new tables need no temporary file
     [ $name = deck.ini ] || ln -s "$work/victim" "$work/real/$name"
 done
 ln -s "$work/victim" "$work/linked.book/README.md"
