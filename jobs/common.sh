@@ -33,8 +33,8 @@ done
 # interface need no routes.
 [ -z "$VITTRAIN_INTERFACE" ] && [ "$SLURM_JOB_NUM_NODES" -gt 1 ] || export OMPI_MCA_reachable=^netlink
 
-# The output of the ranks of a node goes to a file of that node, or that of all ranks through srun to one file. Ranks are bound to cores; each uses the GPU with its
-# local rank. Slurm must not bind GPUs, because the ranks of a node access each other's.
+# srun writes the output of each node to one file, or that of all nodes to one file (VITTRAIN_LOGS). Ranks are bound to cores; each uses
+# the GPU with its local rank. Slurm must not bind GPUs, because the ranks of a node access each other's.
 sweep=() # words before the launcher; a sweep writes the output of trials to its own files
 launch_by_srun() {
     [ "$SLURM_JOB_NUM_NODES" -gt 64 ] && by=job || by=node
