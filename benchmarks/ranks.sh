@@ -23,7 +23,7 @@ echo "exec strace -f -qq -y --seccomp-bpf -e trace=%file,fsync,fdatasync -o $scr
 # file_rows: print the rows of all traces. Files in /proc, /sys, /dev, /run and outside of the run folder in /tmp are local.
 file_rows() {
     awk -v run="$scratch/run" '
-        # The rest of a call that another thread has interrupted, and calls on an open file are left out.
+        # Skip calls on open files, and the second line of a call that another thread has interrupted.
         $2 !~ /^[a-z0-9_]+\(/ || /AT_EMPTY_PATH/ { next }
         { sub(/AT_FDCWD<[^>]*>/, "") } # the current folder
         !index($0, run) { loads += $2 !~ /^(fsync|fdatasync)/ && !/["<]\/(proc|sys|dev|run|tmp)\//; next }

@@ -21,16 +21,16 @@ struct collective;
 void collective_library(char *text, size_t size);
 int collective_version(void); /* 22809 */
 
-/* Ranks of a new group send their addresses to a root, the rank that made their id. True if a group
- * can have several roots. Not collective; may differ between ranks. */
+/* The ranks of a new group send their addresses to a root, the rank that created the id with which
+ * they join. True if a group can have several roots. Not collective; may differ between ranks. */
 bool collective_has_roots(void);
 
-/* Called by each root: write its id. */
+/* Called by each root: create its id and write it to `id`. */
 const char *collective_id(void *id);
 
 /* Collective: return when all `size` ranks have joined, on the current device. `ids` is the same on
- * all ranks: `roots` ids, each made by the first rank of a block of ranks, in the order of the
- * blocks. The first size % roots blocks have one rank more than the others. */
+ * all ranks: `roots` ids, each created by the first rank of a block of ranks, in the order of
+ * the blocks. The first size % roots blocks have one rank more than the others. */
 const char *collective_open(const void *ids, int roots, int rank, int size,
                             struct collective **opened);
 /* Collective; called after all other calls. */

@@ -21,8 +21,8 @@
 #include "options/option.h"
 #include "plan/plan.h"
 
-/* Set *build to the first 8 bytes of the build ID if the object has one. Return 1: the first object
- * is the program, others are libraries. */
+/* Set *build to the first 8 bytes of the build ID if the object has one. Return 1, which ends the
+ * iteration after the first object, the program. */
 static int build_id_read(struct dl_phdr_info *object, size_t size, void *build)
 {
     (void)size;
@@ -70,7 +70,7 @@ static bool builds_agree(struct comm *world, struct error *error)
     return false;
 }
 
-/* Check that all ranks run the same program file, and have the same command, operands and options.
+/* Check that all ranks run the same build, and have the same command, operands and options.
  * The error names the first rank that differs from rank 0, and the difference. Collective; must
  * come before any other message. */
 static bool ranks_agree(struct comm *world, const struct command_line *line,

@@ -84,7 +84,7 @@ static void copy_rows(FILE *from, FILE *to, const struct csv_keep *keep, int lac
     }
 }
 
-/* True if all rows that follow in the table stay. */
+/* True if `keep` keeps all rows after the current position, which does not change. */
 static bool rows_stay(FILE *table, const struct csv_keep *keep)
 {
     OWNED char *line = NULL;

@@ -61,14 +61,14 @@ struct csv_keep {
 };
 
 /* Open a table for appending; create it with its header if it does not exist. In an existing table,
- * an incomplete last line and the rows that `keep` does not keep are removed; NULL: all rows. A
- * table of which some rows are removed is replaced atomically; others are not copied. Rows
- * of a table that lacks the last columns get empty cells. */
+ * an incomplete last line and the rows that `keep` does not keep are removed; NULL: all rows are
+ * removed. If only some rows are removed, the table is replaced atomically. Rows of a table that
+ * lacks the last columns get empty cells. */
 MUST_CHECK bool csv_open(struct csv *csv, const char *path, const char *header,
                          const struct csv_keep *keep, struct error *error);
 
-/* Open a table for appending that another process of this node has opened with csv_open. Rows of
- * several processes are not mixed if each calls csv_flush after each row. */
+/* Open a table for appending after another process of this node has opened it with csv_open. Rows
+ * of several processes are not mixed if each process calls csv_flush after each row. */
 MUST_CHECK bool csv_join(struct csv *csv, const char *path, struct error *error);
 
 /* End a row, whose cells were written to the stream. Rows are buffered: a failed write may be

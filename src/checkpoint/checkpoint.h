@@ -123,8 +123,8 @@ struct checkpoint_writer;
 
 /* The division of a checkpoint among the ranks, with WRITERS_ALL. A shard of at least 1 MiB (of one
  * vector) is divided among its replicas into ranges of at least 1 MiB. As many shorter shards as
- * fit in 1 MiB are one range; their ranks send it to one of them. The ranks write the ranges of all
- * units in turn, in pieces of at most 4 MiB. */
+ * fit in 1 MiB are one range: their ranks send them to one of these ranks. The ranges of all units
+ * are assigned to the ranks in turn. A range is written in pieces of at most 4 MiB. */
 struct checkpoint_division {
     int64_t pieces;        /* rows of all tables of pieces */
     int64_t writers;       /* ranks that write pieces */

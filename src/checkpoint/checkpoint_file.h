@@ -18,7 +18,8 @@
 enum { VECTOR_BLOCK = 1 << 20 };
 
 /* Elements [begin, begin + count) of a unit, at most VECTOR_BLOCK, written by one rank; and their
- * CRC32C in the vector of each kind (0 if there is none). They may be of several shards. */
+ * CRC32C in the vector of each kind (0 if there is none). A piece may contain elements of
+ * several shards. */
 struct checkpoint_piece {
     int64_t begin, count;
     uint32_t crc[FLAT_VECTORS];
@@ -134,15 +135,15 @@ struct checkpoint_part {
     char *path, *final_path;
     int descriptor;  /* of the file on a disk; -1: not open on this rank */
     int *rank_at;    /* [ranks]: vector_ranks */
-    int *writer;     /* [piece_count]: mesh position of the rank that joins the piece, computes its
-                      * checksum and sends it to its receiver */
+    int *writer;     /* [piece_count]: mesh position of the rank that joins the parts of a piece,
+                      * computes its checksum and sends it to its receiver */
     int *receiver;   /* [ranks]: gets the pieces of each rank; itself: they are not sent */
-    float *snapshot; /* in the order of checkpoint_next the pieces that this rank joins, and its
-                      * parts of other pieces; or NULL */
+    float *snapshot; /* the pieces that this rank joins and its parts of other pieces, in the
+                      * order of checkpoint_next; or NULL */
     unsigned char *mapped; /* the file in memory, or NULL */
 };
 
-/* Return the rank that joins a piece. */
+/* Return the rank that joins the parts of a piece. */
 static inline int checkpoint_piece_writer(const struct checkpoint_part *part, int64_t p)
 {
     return part->rank_at[part->writer[p]];
@@ -159,8 +160,9 @@ MUST_CHECK bool checkpoint_part_frame(struct checkpoint_part *part, int descript
                                       struct error *error);
 
 /* Write the vectors of all pieces that this rank receives, with their checksums: from the snapshot
- * or the model to the mapped file, or to the file on the disk. The pieces of a snapshot are joined.
- * Without a snapshot, or if pieces are sent to receivers, it is collective; also after an error. */
+ * or the model to the mapped file, or to the file on the disk. The pieces of a snapshot must be
+ * joined before. Without a snapshot, or if pieces are sent to receivers, it is collective; also
+ * after an error. */
 void checkpoint_part_write(struct checkpoint_part *part, struct error *error);
 
 /* Collective. Combine the checksums that the ranks computed, on all ranks. */

@@ -157,14 +157,14 @@ static bool is_loaded(const struct flat_model *flat, enum flat_vector kind, bool
 /* The vectors of a file while they are read. */
 struct vectors {
     const char *path;
-    int descriptor; /* -1: this rank has read nothing */
+    int descriptor; /* -1: this rank has not opened the file */
     const struct checkpoint_contents *contents;
     const struct flat_model *flat; /* NULL: the vectors are only verified */
     bool weights_only;
-    float *own, *other; /* a block that this rank has read, and one of another rank */
+    float *own, *other; /* the block that this rank has read, and a block of another rank */
 };
 
-/* checkpoint_next without the kinds that are not loaded. */
+/* Advance to the next block whose kind is loaded (checkpoint_next). */
 static bool vectors_next(const struct vectors *vectors, struct checkpoint_block *block)
 {
     while (checkpoint_next(vectors->contents, block))
@@ -232,7 +232,8 @@ static void block_share(const struct vectors *vectors, const struct checkpoint_b
     vector_store(flat, block->u, block->kind, begin, length, memory);
 }
 
-/* Collective. In each round every replica reads one block; then they exchange them. */
+/* Collective. In each round every replica reads another block. Then the ranks exchange the blocks
+ * of the round. */
 static void vectors_load(struct vectors *vectors, struct error *error)
 {
     const struct mesh *mesh = vectors->flat->mesh;

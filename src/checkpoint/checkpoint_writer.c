@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* Rank 0 creates the frame of NAME.part; then the writer of each piece writes it at its offset in
- * the file. Ranks that hold the same shard divide it. If shards are short, several form one piece,
- * and their ranks send them to its writer. If the folder is private to rank 0's node, the pieces
- * are sent there. Then rank 0 writes the tables and renames the file. After each stage all ranks
- * agree on errors, so that no rank waits for one that failed.
+/* Rank 0 creates the frame of NAME.part. Then each piece is written at its offset in the file by
+ * one rank, its writer. Ranks that hold the same shard divide it. If shards are short, several form
+ * one piece, and their ranks send them to its writer. If the folder is private to rank 0's node,
+ * the pieces are sent there. Then rank 0 writes the tables and renames the file. After each stage
+ * all ranks agree on errors, so that no rank waits for one that failed.
  *
- * In the background threads do the work of the stages. Between them the main threads agree on
+ * In the background, threads do the work of the stages. Between them the main threads agree on
  * errors, join the pieces and combine the checksums. Only main threads start collectives, since two
  * threads would start them in a different order on each rank. */
 #include <pthread.h>
@@ -26,15 +26,15 @@
 
 /* ---- division ---- */
 
-/* Elements: writers have at least 1 MiB of each vector of a unit that is so long, and begin at
- * multiples of 4 KiB of a shard. */
+/* In elements. A range of a long shard has about 1 MiB of each vector or more, and begins at a
+ * multiple of 4 KiB in the shard. A range of short shards has up to 1 MiB. */
 enum { WRITER_LEAST = 1 << 18, WRITER_ALIGNMENT = 1024 };
 
 /* The division of a unit. */
 struct division {
     int64_t shard;  /* elements of a shard, with padding */
-    int64_t joined; /* consecutive shards that are divided together; 1 if they are long */
-    int64_t ranges; /* parts of `joined` shards, each for one writer */
+    int64_t joined; /* consecutive shards that are divided together; 1 for long shards */
+    int64_t ranges; /* number of parts of `joined` shards, each for one writer */
 };
 
 static struct division unit_divide(const struct flat_model *flat, int64_t u)
@@ -56,8 +56,8 @@ static int64_t range_begin(const struct division *division, int64_t first, int64
 }
 
 /* Set the units, their layout without offsets, the pieces and their writers. The ranges of all
- * units are numbered, and the replicas write them in turn; after each turn of all replicas the next
- * of the joined shards writes. */
+ * units are numbered. Range n is written by replica n modulo the number of replicas. Each
+ * round of all replicas uses the next of the joined shards. */
 static void pieces_divide(struct checkpoint_part *part)
 {
     struct checkpoint_contents *contents = &part->contents;
@@ -96,14 +96,14 @@ static void pieces_divide(struct checkpoint_part *part)
     }
 }
 
-/* The elements of a block that this rank has in memory while it is written. */
+/* The elements of a block that a rank has in memory while the block is written. */
 struct share {
     int64_t stored;       /* all elements on the writer, else `count` */
-    int64_t begin, count; /* in the unit: of this rank's shard; `count` is 0 on other replicas */
-    int64_t at;           /* position of the first one in memory */
+    int64_t begin, count; /* in the unit: of the rank's shard; `count` is 0 on other replicas */
+    int64_t at;           /* position of element `begin` in memory */
 };
 
-/* Set the share of the rank at a mesh position. */
+/* Return the share of the rank at a mesh position. */
 static struct share share_of(const struct checkpoint_part *part,
                              const struct checkpoint_block *block, int64_t position)
 {
@@ -209,7 +209,7 @@ static void share_copy(const struct checkpoint_part *part, const struct checkpoi
 }
 
 /* Collective over the ranks with a share of the block. Send the share to the writer, which receives
- * those of all others. */
+ * the shares of all other ranks. */
 static void share_join(const struct checkpoint_part *part, const struct checkpoint_block *block,
                        const struct share *share, float *memory)
 {
@@ -264,7 +264,7 @@ void checkpoint_part_write(struct checkpoint_part *part, struct error *error)
     }
 }
 
-/* Other ranks than the writer have zeros as checksums of a piece. */
+/* The checksums of a piece are zero on all ranks except its writer, so their sum is the result. */
 void checkpoint_part_gather_sums(struct checkpoint_part *part)
 {
     comm_all_reduce(part->world, part->contents.pieces,

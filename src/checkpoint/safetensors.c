@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* Reads and writes weights in blocks. Each of the model's tensors has a source in the file. On a
- * mesh rank 0 reads and broadcasts the blocks, or gathers and writes the units. */
+ * mesh, rank 0 reads and broadcasts the blocks, or gathers and writes the units. */
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
@@ -590,8 +590,8 @@ void safetensors_output_close(struct safetensors_output *output, struct error *e
     free(output->part);
 }
 
-/* Collective over the shard group. Gather the parameters of a unit into rank 0's `whole`, in slices
- * of all shards that fit in `slice` [VECTOR_BLOCK]. */
+/* Collective over the shard group. Gather the parameters of a unit into `whole` of rank 0; NULL on
+ * other ranks. A slice has the same part of each shard and fits in `slice` [VECTOR_BLOCK]. */
 static void unit_gather(const struct flat_model *flat, int u, float *slice, float *whole)
 {
     const int64_t shard = flat->buffers[u].shard_count, shards = flat->mesh->shard->size;

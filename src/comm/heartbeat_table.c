@@ -119,8 +119,8 @@ char *heartbeat_table_silent(const struct heartbeat_table *table, double limit, 
     return text_stream_close(&text);
 }
 
-/* A member of a group: its number there, and the last collective that it has started. Of a rank
- * that waits, `number` is that of the collective. */
+/* A member of a group: its rank in the group, and the number of the last collective that it has
+ * started. In the list of late ranks, `number` is the collective for which the rank waits. */
 struct entry {
     int64_t group, number, entered;
     int rank;
@@ -136,10 +136,10 @@ static int ascending(const void *left, const void *right)
     return (a->rank > b->rank) - (a->rank < b->rank);
 }
 
-/* The members of all groups, for one reading of a table. */
+/* The members of all groups when the table is evaluated. */
 struct members {
     const struct heartbeat_table *table;
-    struct entry *entry; /* [count] ascending */
+    struct entry *entry; /* [count], ascending */
     int64_t count;
     int64_t silent; /* number of silent ranks */
     double oldest;  /* arrival of the oldest report of the other ranks */
@@ -163,7 +163,7 @@ static void members_open(struct members *members, const struct heartbeat_table *
     qsort(entry, (size_t)members->count, sizeof *entry, ascending);
 }
 
-/* Return the first entry of this group and number, or the one that would follow it. */
+/* Return the first entry of this group that has at least this number, or the entry after it. */
 static struct entry *members_find(const struct members *members, int64_t group, int64_t number)
 {
     const struct entry key = {.group = group, .number = number, .rank = -1};
@@ -178,7 +178,7 @@ static struct entry *members_find(const struct members *members, int64_t group, 
     return &members->entry[begin];
 }
 
-/* True if the collective or message of `report` lacks this member of its group. */
+/* True if the collective or message of `report` waits for this member of its group. */
 static bool is_missing(const struct members *members, const struct report *report,
                        const struct entry *member)
 {
@@ -187,9 +187,10 @@ static bool is_missing(const struct members *members, const struct report *repor
                                        member->entered < report->sequence;
 }
 
-/* True if it is known which ranks the collective of rank `waiting` lacks. It is not known while a
- * rank may have changed since its report, or if all missing ranks wait themselves, so that the
- * cause is another collective. `longest` seconds after the timeout, choose by what is known. */
+/* True if the reports show for which ranks rank `waiting` waits. They do not while another rank may
+ * have started the collective after its last report. They do not either if all missing ranks wait
+ * in other collectives, one of which is the cause. `longest` seconds after the timeout the answer
+ * is always true. */
 static bool missing_is_known(const struct members *members, int waiting)
 {
     const struct heartbeat_table *table = members->table;
@@ -217,8 +218,8 @@ static bool missing_is_known(const struct members *members, int waiting)
     return complete || unknown > 0;
 }
 
-/* Choose the ranks that the collective of rank `waiting` lacks. Silent ranks may be members whose
- * last report is older than the group. Return true if there are missing ranks. */
+/* Choose the ranks for which rank `waiting` waits. Silent ranks may be members whose last report is
+ * older than the group. Return true if any rank is chosen. */
 static bool missing_choose(const struct members *members, int waiting)
 {
     const struct heartbeat_table *table = members->table;
@@ -252,7 +253,7 @@ char *heartbeat_table_missing(const struct heartbeat_table *table, double now)
     members_open(&members, table, now);
     qsort(late, (size_t)count, sizeof *late, ascending);
     for (int i = 0; i < count; i++) {
-        /* The answer is the same for all ranks in a collective. */
+        /* The result is the same for all ranks in a collective. */
         const bool repeated = i > 0 && late[i].number > 0 && late[i].group == late[i - 1].group &&
                               late[i].number == late[i - 1].number;
         if (!repeated && late[i].rank < first && missing_is_known(&members, late[i].rank))

@@ -69,8 +69,8 @@ struct stage {
 int64_t stage_part(const struct stage *stage, int64_t block, int64_t first, int64_t count,
                    unsigned char **part);
 
-/* All-to-all: the address of this rank's partial value for rank `to`, and of received partial value
- * number `part`, ordered by rank. */
+/* All-to-all: return the address of partial value `part` that this rank sends to rank `to`, or of
+ * received partial value `part`. Received ones are ordered by rank. */
 unsigned char *part_sent(const struct comm_request *request, int to, int part);
 unsigned char *part_received(const struct comm_request *request, int64_t part);
 
@@ -125,8 +125,8 @@ enum { SEGMENT_BYTES = 1 << 20, SCRATCH_BYTES = LANE_WINDOW * SEGMENT_BYTES };
  * of a batch norm of 2048 channels are 32,776 bytes. */
 enum {
     SMALL_BYTES = 40 << 10,
-    SMALL_BLOCK = 1 << 10,  /* of one rank, in an all-gather */
-    HALVING_BLOCK = 4 << 10 /* of one rank, in an all-reduce without another transport */
+    SMALL_BLOCK = 1 << 10,  /* per rank, in an all-gather */
+    HALVING_BLOCK = 4 << 10 /* per rank, in an all-reduce that would use the ring */
 };
 void ring_run(const struct stage *stage);
 void tree_all_reduce(const struct comm_request *request);

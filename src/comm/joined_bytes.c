@@ -43,8 +43,8 @@ static void parts_gather(struct comm *comm, const void *part, int64_t most, cons
                 (size_t)(begin[rank + 1] - begin[rank]));
 }
 
-/* Broadcast the parts among the ranks that own a copy; adjacent parts of an owner together.
- * owner[r]: the rank whose copy has the part of rank r. */
+/* Broadcast the parts among the ranks that own a copy. Adjacent parts of an owner are sent
+ * together. owner[r]: the rank whose copy has the part of rank r. */
 static void parts_exchange(struct comm *comm, const int64_t *owner, const int64_t *begin,
                            unsigned char *data)
 {

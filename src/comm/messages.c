@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* Messages between ranks, and the collectives that need no reduction order of a ring. They take
- * about log2(size) steps: along a binomial tree, by doubling (an all-gather) or by halving and
- * doubling (an all-reduce). An all-to-all exchanges messages with one rank after the other. */
+/* Messages between ranks, and the collectives that use neither a ring nor shared memory. A binomial
+ * tree and doubling (all-gather) take about log2(size) steps, halving and doubling (all-reduce)
+ * twice as many. An all-to-all exchanges messages with one rank after another. */
 #include "comm/internal.h"
 
 #include <string.h>
@@ -128,8 +128,9 @@ void tree_broadcast(const struct comm_request *request, int root)
 }
 
 /* One step of halving_all_reduce, for the rank with this number of `power` ranks: exchange halves
- * of data [count] with the rank at `distance`, and add the received half to the own one. Reduce the
- * own half over larger distances. Then exchange the results. received [count]: scratch memory. */
+ * of data [count] with the rank at `distance`, and add the received half to the kept half. Reduce
+ * the kept half over larger distances. Then exchange the results. received [count]: scratch memory.
+ */
 static void halves_reduce(const struct comm_request *request, int number, int power, int distance,
                           unsigned char *data, int64_t count, unsigned char *received)
 {
@@ -151,9 +152,9 @@ static void halves_reduce(const struct comm_request *request, int number, int po
 }
 
 /* Recursive halving and doubling. The largest messages are between adjacent ranks, which share a
- * node. If the number of ranks is no power of two, each of the first ranks with an odd number adds
- * its buffer to that of the rank below and gets the result from it. The order of sums depends on
- * the number of ranks only; for a power of two it is that of tree_all_reduce. */
+ * node. If the number of ranks is no power of two, the first ranks form pairs: the odd rank sends
+ * its buffer to the even rank, which adds it and later sends the result back. The order of sums
+ * depends on the number of ranks only; for a power of two it is that of tree_all_reduce. */
 void halving_all_reduce(const struct comm_request *request)
 {
     const struct comm_call *call = &request->call;

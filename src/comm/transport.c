@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* The algorithm of each collective. Small buffers use the least number of messages (messages.c), or
  * shared memory without the communication thread (exchange.c, called by mpi.c). Large ones use the
- * group's transport: a ring of messages, shared memory within a node, or a hierarchy of both. A
- * ring has a number of successive messages that grows with the ranks: with many ranks, and so small
- * blocks per rank, a group without another transport uses messages.c. The choice depends on the
+ * group's transport: a ring of messages, shared memory within a node, or a hierarchy of both. The
+ * number of successive messages of a ring grows with the ranks. So an all-reduce with small blocks
+ * per rank that would use the ring uses halving_all_reduce (messages.c). The choice depends on the
  * layout of the ranks and on the available memory, never on a measurement, so that results are
  * reproducible bit for bit. */
 #include "comm/internal.h"

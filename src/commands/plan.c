@@ -199,8 +199,8 @@ static void units_print(const struct step_prediction *prediction, const struct s
     part_print("step", &prediction->step, batch, machine);
 }
 
-/* Print what start, checkpoints and resumes need of the shared file system, if its speed is known.
- * step: seconds of a step. */
+/* Print the load of the shared file system by start, checkpoints and resumes, if its speed is
+ * known. step: seconds of a step. */
 static void files_print(const struct plan *plan, const struct session *session,
                         const struct machine *machine, double step)
 {
@@ -311,8 +311,8 @@ static bool time_print(const struct plan *plan, struct session *session,
 
 enum { MOST_RANKS = 8192 };
 
-/* Print a row, and the files of the last row. Return false if the batch is too small for this and
- * larger numbers of ranks. */
+/* Print a row; after the last row, also the files. Return false if the batch is too small for this
+ * and larger numbers of ranks. */
 static bool ranks_print(const struct plan *wanted, const struct machine *machine, int ranks,
                         bool last, double *first)
 {

@@ -658,8 +658,8 @@ OPTION(debug, pause, "none", TEXT(.effect = EFFECT_NONE),
        "checkpoint_name, checkpoint_link, weights_write, test, results, end.")
 OPTION(
     debug, rank_factor, "1", INTEGER(.least = 1, .most = 1e6, .effect = EFFECT_NONE),
-    "Use limits that depend on the number of ranks as if there were this many times as many. For "
-    "tests of large runs on few ranks.")
+    "Multiply the number of ranks by this in limits that depend on it. For tests of large runs on "
+    "few ranks.")
 SECTION_END(debug)
 
 SECTION(cuda, "NVIDIA GPUs", EFFECT_LEARNING, NULL)

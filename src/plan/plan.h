@@ -72,7 +72,7 @@ struct machine {
     double memory;           /* bytes per rank; 0: unknown */
     double watts;            /* of a node in training; 0: unknown */
     double images;           /* images/s that a rank's loaders prepare; 0: enough */
-    double deviation;        /* relative standard deviation of a step's time over the ranks */
+    double deviation;        /* relative standard deviation of a step's operations over the ranks */
     double launch;           /* seconds of overhead per operation */
     double memory_bandwidth; /* bytes/s, reads and writes */
     double flops[MACHINE_TYPES]; /* FLOP/s that matrix products reach; 0: unknown */
@@ -170,7 +170,7 @@ struct step_prediction {
     struct unit_prediction step; /* sum */
     double data;        /* seconds in which the step waits for images; set by plan_predict */
     double slowed;      /* extra seconds of operations that overlap with communication */
-    double stragglers;  /* seconds in which the step waits for the slowest rank: plan_predict */
+    double stragglers;  /* seconds of waiting for the slowest rank; set by plan_predict */
     double seconds;     /* of the step: operations + slowed + exposed + data + stragglers */
     struct error lacks; /* a needed speed that the machine's file lacks: the times are not valid */
     /* Bytes that a rank sends in its groups, and those of them that are sent to other nodes; set by
@@ -228,7 +228,7 @@ int64_t plan_largest_batch(const struct plan *plan, struct session *session, siz
 struct step_prediction plan_predict(const struct plan *plan, const struct machine *machine,
                                     struct session *session);
 
-/* ---- Files (run_files.c): what a run needs of the shared file system. */
+/* ---- Files (run_files.c): the load of the shared file system. */
 
 enum file_phase { FILES_START, FILES_CHECKPOINT, FILES_WEIGHTS, FILES_RESUME, FILE_PHASES };
 
@@ -238,11 +238,11 @@ struct file_work {
     double operations;  /* metadata operations */
     double consecutive; /* the part of them that rank 0 does one after another */
     double bytes;       /* written or read */
-    double ranks;       /* that write or read */
+    double ranks;       /* that access files */
     double seconds;
 };
 
-/* Predict what the phases of a run with the plan's session need, from the division of checkpoints
+/* Predict the work of the phases of a run with the plan's session, from the division of checkpoints
  * among the ranks (checkpoint.h). The machine's file system must be known. */
 void plan_files(const struct plan *plan, const struct session *session,
                 const struct machine *machine, struct file_work work[FILE_PHASES]);

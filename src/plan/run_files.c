@@ -36,11 +36,11 @@ void plan_files(const struct plan *plan, const struct session *session,
     work[FILES_CHECKPOINT] = (struct file_work){
         "checkpoint", writers + CHECKPOINT, CHECKPOINT, vectors * bytes, writers, 0};
     work[FILES_WEIGHTS] = (struct file_work){"weights", WEIGHTS, WEIGHTS, bytes, 1, 0};
-    /* The ranks divide the blocks, first to verify the file, then to read it. */
+    /* Each block is read by one rank to verify the file, and by one rank to load it. */
     const double readers = fmin(ranks, blocks);
     work[FILES_RESUME] =
         (struct file_work){"resume", 2 * readers, 0, 2 * vectors * bytes, readers, 0};
-    /* Bandwidth of a rank if all ranks of its node send. */
+    /* Network bandwidth of a rank if all ranks of its node send. */
     const double link =
         machine->between.bandwidth > 0 ? machine->between.bandwidth / plan->node_ranks : INFINITY;
     for (struct file_work *part = work; part < work + FILE_PHASES; part++)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* The thread that reads the sensors and writes the readings. The ranks of a node append to one
- * table, since appending a row is atomic within a node: not between nodes with a network file
- * system, and nodes with private disks cannot share a file. */
+ * table. Each node has its own table, since appending is not atomic between the nodes of a network
+ * file system, and nodes with private disks cannot share a file. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* pthread_timedjoin_np */
 #endif

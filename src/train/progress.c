@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* What a run reports of its steps: rows and lines, and receipts. In each log interval, one small
- * all-reduce adds counts and times over the ranks, and one all-gather collects each rank's times.
- */
+/* Rows of metrics.csv, lines of the log and receipts of the steps of a run. In each log interval,
+ * one small all-reduce adds counts and times over the ranks, and one all-gather collects the times
+ * of each rank. */
 #include "train/trainer.h"
 
 #include <inttypes.h>
