@@ -208,8 +208,8 @@ static void files_print(const struct plan *plan, const struct session *session,
     if (machine->files.operations == 0 || machine->files.bandwidth == 0)
         return;
     plan_files(plan, session, machine, work);
-    printf("\nFiles of %d ranks\n\n%-14s %11s %11s %11s %11s\n", plan->ranks, "phase", "operations",
-           "MiB", "ranks", "seconds");
+    printf("\nFiles of %d rank%s\n\n%-14s %11s %11s %11s %11s\n", plan->ranks,
+           plan->ranks == 1 ? "" : "s", "phase", "operations", "MiB", "ranks", "seconds");
     for (const struct file_work *part = work; part < work + FILE_PHASES; part++)
         printf("%-14s %11.0f %11.1f %11.0f %11.3g\n", part->phase, part->operations,
                mib((size_t)part->bytes), part->ranks, part->seconds);
@@ -311,12 +311,15 @@ static bool time_print(const struct plan *plan, struct session *session,
 
 enum { MOST_RANKS = 8192 };
 
-/* Print a row; after the last row, also the files. Return false if the batch is too small for this
- * and larger numbers of ranks. */
+/* Print a row; after the last row, also the files. `next` is the number of ranks of the next row,
+ * and equals `ranks` if there is none. Return false after the last row, or if the batch is too
+ * small for the next one. */
 static bool ranks_print(const struct plan *wanted, const struct machine *machine, int ranks,
-                        bool last, double *first)
+                        int next, double *first)
 {
     static struct plan plan;
+    const long long batch = wanted->options.train.global_batch;
+    const bool too_small = batch > 0 && batch < next, last = next == ranks || too_small;
     struct step_prediction prediction = {.unit = NULL};
     struct session session;
     struct error error = {0};
@@ -326,11 +329,6 @@ static bool ranks_print(const struct plan *wanted, const struct machine *machine
     if (wanted->options.train.global_batch == 0) /* weak scaling */
         plan.options.train.global_batch =
             split_loader_global_batch(&wanted->options, wanted->ranks) / wanted->ranks * ranks;
-    if (plan.options.train.global_batch < ranks) {
-        printf("%6d the batch of %lld images is less than one per rank\n", ranks,
-               (long long)plan.options.train.global_batch);
-        return false;
-    }
     if (plan_session(&plan, &session, &error))
         prediction = plan_predict(&plan, machine, &session);
     if (error.kind == ERROR_NONE && prediction.lacks.kind == ERROR_NONE) {
@@ -350,14 +348,16 @@ static bool ranks_print(const struct plan *wanted, const struct machine *machine
         if (machine->watts > 0)
             printf(" %10.3f", machine->watts * nodes / images);
         printf("\n");
-        if (last)
-            files_print(&plan, &session, machine, prediction.seconds);
     } else {
         printf("%6d %s\n", ranks, error.kind != ERROR_NONE ? error.text : prediction.lacks.text);
     }
+    if (too_small)
+        printf("%6d the batch of %lld images is less than one per rank\n", next, batch);
+    if (last && error.kind == ERROR_NONE && prediction.lacks.kind == ERROR_NONE)
+        files_print(&plan, &session, machine, prediction.seconds);
     step_prediction_close(&prediction);
     session_close(&session);
-    return true;
+    return !last;
 }
 
 /* Print a prediction of the run on 1, 2, 4, ... 8192 ranks of a machine. */
@@ -386,9 +386,11 @@ static void cluster_print(const struct plan *plan, const struct machine *machine
            "batch", "memory", "step", "sending", "exposed", "slowest", "eff. %", "images/s",
            machine->watts > 0 ? "    J/image" : "");
     const int most = wanted.options.plan.ranks > 0 ? (int)wanted.options.plan.ranks : MOST_RANKS;
-    for (int ranks = 1;
-         ranks_print(&wanted, machine, ranks, ranks == most, &first) && ranks < most;)
-        ranks = 2 * ranks < most ? 2 * ranks : most;
+    for (int ranks = 1, next = (int)smaller(2, most);
+         ranks_print(&wanted, machine, ranks, next, &first);) {
+        ranks = next;
+        next = (int)smaller(2 * (int64_t)ranks, most);
+    }
     if (wanted.options.mesh.strategy != STRATEGY_DDP)
         printf("\nThe efficiency can exceed 100 %%: one rank updates all weights, each of several "
                "ranks only its shard.\n");

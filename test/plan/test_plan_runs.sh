@@ -136,8 +136,9 @@ for strategy in ddp fsdp hsdp; do
     done <rows
 done
 result 'files of 8192 ranks, as docs/ranks.md has them' "$bad" files.log
-run 1 strong plan $small mesh.strategy=hsdp mesh.shard=2 plan.cluster=cluster.ini
-bad=$(has strong.log '^ *1 mesh.shard=2' '^ *32 the batch of 24 images is less than one per rank')
+sed -n '/^\[files\]/,$p' "$TEST_SOURCE/input/clusters/h100_ib400.ini" | cat cluster.ini - >files.ini
+run 1 strong plan $small mesh.strategy=hsdp mesh.shard=2 plan.cluster=files.ini
+bad=$(has strong.log '^ *1 mesh.shard=2' '^ *32 the batch of 24 images is less than one per rank' '^Files of 16 ranks')
 [ "$(grep -cE '^ +(2|4|8|16) +[0-9]+ ' "$work/strong.log")" = 4 ] || bad="$bad; rows"
 result 'strong scaling: a number of ranks that cannot run, and the end where a rank would have no image' "$bad" "$work/strong.log"
 sed 's/^node_ranks = .*/&\nshared_memory = 1/' cluster.ini >shared.ini
