@@ -8,7 +8,6 @@
 
 #include "arrays/decode.h"
 #include "arrays/path.h"
-#include "base/allocate.h"
 #include "base/file.h"
 #include "base/random.h"
 #include "base/text.h"
@@ -18,7 +17,6 @@
 enum { MOST_ELEMENTS = 4096 };
 
 static int mutations = 80; /* of a file or stream */
-static struct error error;
 
 /* The file or folder that is open. */
 static struct hdf5_reader reader = {.kind = ERROR_DATA, .purpose = "arrays"};
@@ -26,23 +24,23 @@ static struct array_path source;
 static struct listing list;
 
 /* Copy and unpack the vectors: all tests read and change files in this folder. */
-static int vectors_unpack(void **state)
+static void vectors_unpack(void)
 {
-    temporary_setup(state);
+    temporary_setup();
     const char *directory = getenv("srcdir");
     OWNED char *command =
         allocate_text("cd %s/test/vectors && cp arrays*.h5 arrays.nc '%s' && tar -xzf "
                       "array_folders.tar.gz -C '%s'",
                       directory != NULL ? directory : ".", temporary_path(""), temporary_path(""));
-    return system(command);
+    assert_int_equal(system(command), 0);
 }
 
-static int close_all(void **state)
+static void close_all(void)
 {
     array_path_close(&source);
     listing_free(&list);
     hdf5_reader_close(&reader);
-    return temporary_teardown(state);
+    temporary_close();
 }
 
 static bool path_open(const char *path, const char *datasets)

@@ -16,7 +16,6 @@ enum { VALUES = CHANNELS * PLANE, PIECES = 2 };
 enum { CHUNK_BYTES = CHUNK * CHANNELS * SIDE * SIDE / PIECES * (int)sizeof(float), BATCH = 24 };
 enum { FULL_CHUNKS = SAMPLES / CHUNK, THREADS_MOST = 8 };
 
-static struct error error;
 static struct device *device;
 static struct augment augment;
 static struct crop crop;          /* inactive */
@@ -46,9 +45,9 @@ static void file_make(const char *name, int64_t first, int64_t count, int64_t ch
     H5Fclose(file);
 }
 
-static int set_up(void **state)
+static void set_up(void)
 {
-    temporary_setup(state);
+    temporary_setup();
     temporary_directory("all");
     temporary_directory("parts");
     options_default(&options);
@@ -59,13 +58,12 @@ static int set_up(void **state)
     file_make("parts/a.h5", 0, 310, CHUNK);
     file_make("parts/b.h5", 310, 5, 4);
     file_make("parts/c.h5", 315, SAMPLES - 315, 9);
-    return 0;
 }
 
-static int close_all(void **state)
+static void close_all(void)
 {
     device->backend->close(device);
-    return temporary_teardown(state);
+    temporary_close();
 }
 
 static void open_data(const char *root, const char *settings)

@@ -16,7 +16,6 @@
 enum { SAMPLES = 30, CHANNELS = 3, HEIGHT = 5, WIDTH = 4, CLASSES = 3 };
 enum { PLANE = HEIGHT * WIDTH, VALUES = CHANNELS * PLANE };
 
-static struct error error;
 static const hsize_t extent[] = {SAMPLES, HEIGHT, WIDTH};
 
 /* ---- files ---- */
@@ -129,12 +128,11 @@ static void file_make(const char *path, int64_t first)
     unreadable_change(path);
 }
 
-static int set_up(void **state)
+static void set_up(void)
 {
-    temporary_setup(state);
+    temporary_setup();
     temporary_directory("all");
     file_make(temporary_path("all/one.h5"), 0);
-    return 0;
 }
 
 /* Set the options of one file. */
@@ -465,5 +463,5 @@ int main(int argc, char **argv)
         values_make(argv[2], strtol(argv[3], NULL, 10));
         return 0;
     }
-    return TESTS_RUN(.setup = set_up, .teardown = temporary_teardown);
+    return TESTS_RUN(.setup = set_up, .teardown = temporary_close);
 }

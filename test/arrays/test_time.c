@@ -115,7 +115,6 @@ TEST(invalid_units)
 enum { FILES = 5, MOST = 64 };
 
 static const int64_t samples[FILES] = {5, 4, 7, 3, 6};
-static struct error error;
 
 static struct file_series series_of(bool joined, int64_t from, int64_t to)
 {

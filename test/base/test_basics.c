@@ -183,7 +183,6 @@ TEST(mistakes_end_the_job)
 
 TEST(first_mistake_wins)
 {
-    struct error error = {0};
     assert_false(error_set(&error, ERROR_DATA, "%s: %d bytes", "a.bin", 3));
     assert_false(error_set(&error, ERROR_USAGE, "later"));
     assert_error(&error, ERROR_DATA, "a.bin: 3 bytes");
@@ -194,7 +193,6 @@ TEST(first_mistake_wins)
 
 TEST(message_is_one_line_that_fits)
 {
-    struct error error = {0};
     error_set(&error, ERROR_FILE, "%s: cannot write", "a\nb\rc\033[31md");
     assert_string_equal(error.text, "a b c [31md: cannot write");
     error_clear(&error);

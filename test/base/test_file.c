@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "base/text.h"
 #include "base/thread.h"
 #include "temporary.h"
 #include "test.h"
@@ -46,7 +45,6 @@ TEST(only_regular_files_are_opened)
 
 TEST(links_are_replaced_by_temporary_files)
 {
-    struct error error = {0};
     temporary_write("victim", "not yours");
     OWNED char *victim = path_of("victim"), *path = path_of("file"), *part = path_of("file.part");
     assert_int_equal(symlink(victim, path), 0);
@@ -64,7 +62,6 @@ TEST(a_second_writer_waits_for_the_first)
 {
     OWNED char *path = path_of("file");
     struct atomic_file first;
-    struct error error = {0};
     int status = 0;
     assert_ok(atomic_file_open(&first, path, &error), &error);
     pid_t second = fork();
@@ -95,7 +92,7 @@ TEST(a_folder_that_cannot_be_made_is_an_error)
                  {name, "File name too long"}};
     assert_int_equal(symlink("nowhere", link), 0);
     for (int i = 0; i < 3; i++) {
-        struct error error = {0};
+        error_clear(&error);
         assert_false(folder_make(cases[i].path, "go elsewhere", &error));
         assert_error(&error, ERROR_FILE, cases[i].reason);
     }
@@ -198,4 +195,4 @@ TEST(more_files_than_the_limit_are_read)
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
 }
 
-TEST_MAIN(.before = temporary_setup, .after = temporary_teardown)
+TEST_MAIN(.before = temporary_setup, .after = temporary_close)

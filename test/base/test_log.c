@@ -38,7 +38,6 @@ static const char *log_path;
 
 static void speak_to_file(void)
 {
-    struct error error = {0};
     log_info("early");
     if (!log_to_file("/nowhere/run.log", &error))
         log_error(&error);
@@ -51,7 +50,6 @@ static void speak_to_file(void)
 
 static void speak_to_full_disk(void)
 {
-    struct error error = {0};
     if (!log_to_file(log_path, &error) || signal(SIGXFSZ, SIG_IGN) == SIG_ERR ||
         setrlimit(RLIMIT_FSIZE, &(struct rlimit){0}) != 0)
         _exit(1);
@@ -154,8 +152,8 @@ TEST(no_live_line_when_mpirun_has_no_terminal)
 TEST(a_line_is_one_write)
 {
     int ends[2];
-    struct error error = {.kind = ERROR_DATA};
     char text[1000];
+    error.kind = ERROR_DATA;
     memset(error.text, 'x', 300);
     assert_int_equal(socketpair(AF_UNIX, SOCK_DGRAM, 0, ends), 0);
     const pid_t child = fork();
@@ -173,4 +171,4 @@ TEST(a_line_is_one_write)
     close(ends[1]);
 }
 
-TEST_MAIN(.setup = temporary_setup, .teardown = temporary_teardown)
+TEST_MAIN(.setup = temporary_setup, .teardown = temporary_close)

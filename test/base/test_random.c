@@ -86,7 +86,7 @@ TEST(permutation_is_pytorchs)
         uint64_t seed;
     } cases[] = {{1, 42},   {2, 42}, {3, 0}, {16, 42}, {624, 1}, {625, (UINT64_C(1) << 32) + 7},
                  {1300, 42}};
-    struct vector_file *file = vector_file_open("torch_permutation.safetensors");
+    VECTOR_FILE(file, "torch_permutation.safetensors");
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         uint32_t order[1300];
         char name[64];
@@ -99,7 +99,6 @@ TEST(permutation_is_pytorchs)
         assert_memory_equal(order, expected, sizeof *order * cases[i].count);
     }
     torch_permutation(42, 0, NULL);
-    vector_file_close(file);
 }
 
 /* Print the permutation of these arguments as 32-bit numbers, for check_torch_split.py. */

@@ -77,7 +77,6 @@ TEST(a_pause_is_taken_once)
                                         "backward:3:",  "backward:-1:go", "backward:x:go",
                                         "backward::go", "backward:3::1",  ""};
     char text[300];
-    struct error error = {0};
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         error_clear(&error);
         assert_false(status_pause_at(wrong[i], &error));
@@ -109,4 +108,4 @@ TEST(a_pause_is_taken_once)
     status_set_phase(PHASE_CHECKPOINT_NAME);
 }
 
-TEST_MAIN(.setup = temporary_setup, .teardown = temporary_teardown)
+TEST_MAIN(.setup = temporary_setup, .teardown = temporary_close)

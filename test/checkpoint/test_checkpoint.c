@@ -13,7 +13,6 @@
 #include "hdf5/hdf5_reader.h"
 #include "model_fixture.h"
 #include "options/options.h"
-#include "test.h"
 
 static const struct fixture_shape usual;
 
@@ -51,15 +50,14 @@ static struct checkpoint_target target_of(enum writers_choice writers)
 }
 
 static bool write_state(const struct fixture *fixture, const struct checkpoint_target *target,
-                        const struct training_state *state, struct error *error)
+                        const struct training_state *state)
 {
     const struct checkpoint_order order = {.options = &fixture->options, .state = state};
-    return fixture_checkpoint(fixture, target, &order, error);
+    return fixture_checkpoint(fixture, target, &order, &error);
 }
 
 static void write_step(struct fixture *fixture, enum writers_choice writers, int64_t step)
 {
-    struct error error = {.kind = ERROR_NONE};
     assert_ok(fixture_write(fixture, writers, step, &error), &error);
 }
 
@@ -120,7 +118,6 @@ TEST(test_state_and_deck)
 {
     static const char metadata[] = "{\"architecture\":\"fake\"}", data[] = "{\"classes\":[]}";
     struct checkpoint_contents contents;
-    struct error error = {.kind = ERROR_NONE};
     struct checkpoint_target target = target_of(WRITERS_ALL);
     struct training_state written = some_state, read = {.step = 0};
     char path[128], *deck = options_to_run_deck(&fake);
@@ -145,7 +142,6 @@ TEST(test_state_and_deck)
 TEST(test_weights_only)
 {
     struct checkpoint_target target = target_of(WRITERS_ALL);
-    struct error error = {.kind = ERROR_NONE};
     FIXTURE(averaged, 1, &usual, 2, true);
     FIXTURE(plain, 1, &usual, 2, false);
     FIXTURE(evaluated, 1, &usual, 0, true);
@@ -162,7 +158,6 @@ TEST(test_other_optimizer)
 {
     struct checkpoint_target target = target_of(WRITERS_ALL);
     struct training_state state;
-    struct error error = {.kind = ERROR_NONE};
     FIXTURE(from, 1, &usual, 1, false);
     FIXTURE(more, 1, &usual, 2, false);
     FIXTURE(averaged, 1, &usual, 1, true);
@@ -229,7 +224,7 @@ static void damage(const char *path, bool cut)
  * number of ignored files. */
 static int64_t find(const struct checkpoint_target *target, int ignored)
 {
-    struct error error = {.kind = ERROR_NONE};
+    error_clear(&error);
     char path[128], log[128];
     snprintf(log, sizeof log, "%s.log", folder);
     if (world->rank == 0) {
@@ -274,7 +269,6 @@ static void pass_over_what_is_bad(enum writers_choice writers)
 /* Rank 0 only, as in a run. */
 static void publish(int64_t step, bool best, int64_t best_step, int64_t keep)
 {
-    struct error error = {.kind = ERROR_NONE};
     comm_barrier(world);
     if (world->rank == 0)
         assert_ok(checkpoint_publish(folder, step, best, best_step, keep, &error), &error);
@@ -305,7 +299,6 @@ static void assert_steps(const char *steps)
 
 TEST(test_links_and_surplus)
 {
-    struct error error = {.kind = ERROR_NONE};
     FIXTURE(fixture, 1, &usual, 0, false);
     for (int64_t step = 1; step <= 5; step++) {
         write_step(&fixture, WRITERS_ALL, step);
@@ -343,7 +336,7 @@ static struct comm *split_alone(struct comm *comm)
 }
 
 /* The folder is shared, or (own) each rank has one. Return the decision. */
-static enum writers_choice probe(bool own, enum writers_choice asked, struct error *error)
+static enum writers_choice probe(bool own, enum writers_choice asked)
 {
     enum writers_choice decided = WRITERS_AUTO;
     struct comm_backend alone = *world->backend;
@@ -352,9 +345,9 @@ static enum writers_choice probe(bool own, enum writers_choice asked, struct err
     alone.split_node = split_alone;
     real_backend = world->backend;
     world->backend = &alone;
-    error_clear(error);
+    error_clear(&error);
     mkdir(path, 0777);
-    error_defer(checkpoint_probe(path, world, asked, &decided, error));
+    error_defer(checkpoint_probe(path, world, asked, &decided, &error));
     world->backend = real_backend;
     comm_barrier(world);
     assert_true(!own || rmdir(path) == 0); /* probing left no files */
@@ -363,14 +356,13 @@ static enum writers_choice probe(bool own, enum writers_choice asked, struct err
 
 TEST(test_probe)
 {
-    struct error error = {.kind = ERROR_NONE};
     const bool alone = world->size == 1;
-    assert_int_equal(probe(false, WRITERS_AUTO, &error), WRITERS_ALL);
-    assert_int_equal(probe(false, WRITERS_ALL, &error), WRITERS_ALL);
-    assert_int_equal(probe(false, WRITERS_NODE0, &error), WRITERS_NODE0);
-    assert_int_equal(probe(true, WRITERS_AUTO, &error), alone ? WRITERS_ALL : WRITERS_NODE0);
+    assert_int_equal(probe(false, WRITERS_AUTO), WRITERS_ALL);
+    assert_int_equal(probe(false, WRITERS_ALL), WRITERS_ALL);
+    assert_int_equal(probe(false, WRITERS_NODE0), WRITERS_NODE0);
+    assert_int_equal(probe(true, WRITERS_AUTO), alone ? WRITERS_ALL : WRITERS_NODE0);
     assert_string_equal(error.text, "");
-    probe(true, WRITERS_ALL, &error);
+    probe(true, WRITERS_ALL);
     assert_int_equal(error.kind, alone ? ERROR_NONE : ERROR_USAGE);
     error_clear(&error);
     enum writers_choice decided;
@@ -381,7 +373,6 @@ TEST(test_probe)
 /* A file that this machine cannot check is not passed over for an older one. */
 TEST(test_unchecked_files)
 {
-    struct error error = {.kind = ERROR_NONE};
     char found[128];
     struct checkpoint_target target = {.directory = folder};
     FIXTURE(fixture, world->size, &usual, 2, false);
@@ -406,7 +397,6 @@ TEST(test_unchecked_files)
 /* Only rank 0 has the folder. */
 TEST(test_private_folders)
 {
-    struct error error = {.kind = ERROR_NONE};
     struct training_state read;
     char path[128], found[128];
     struct checkpoint_target target = {.directory = world->rank == 0 ? folder : "not-there",
@@ -414,7 +404,7 @@ TEST(test_private_folders)
     snprintf(path, sizeof path, "%s", folder_step(some_state.step));
     FIXTURE(fixture, world->size, &usual, 2, false);
     fixture_fill(&fixture, 9);
-    assert_true(write_state(&fixture, &target, &some_state, &error));
+    assert_true(write_state(&fixture, &target, &some_state));
     assert_true(checkpoint_find(&target, world, found, sizeof found, &error));
     assert_string_equal(found, path);
     fixture_fill(&fixture, 10);
@@ -435,7 +425,6 @@ TEST(test_private_folders)
 TEST(test_private_folders_by_mistake)
 {
     struct fixture fixture;
-    struct error error = {.kind = ERROR_NONE};
     struct checkpoint_target target = target_of(WRITERS_ALL);
     char own[128];
     snprintf(own, sizeof own, "%s-%d", folder, world->rank);
@@ -444,7 +433,7 @@ TEST(test_private_folders_by_mistake)
         target.directory = own;
     }
     fixture_open(&fixture, 1, &usual, 0, false);
-    bool good = write_state(&fixture, &target, &some_state, &error);
+    bool good = write_state(&fixture, &target, &some_state);
     assert_int_equal(good, world->size == 1);
     assert_int_equal(error.kind, world->size == 1 ? ERROR_NONE : ERROR_FILE);
     assert_int_equal(folder_has("step-00001234.h5"), world->size == 1);
@@ -454,11 +443,11 @@ TEST(test_private_folders_by_mistake)
         rmdir(own);
 }
 
-static int make_folder(void **state)
+static void make_folder(void)
 {
     options_default(&fake);
     snprintf(fake.model.name, sizeof fake.model.name, "fake");
-    return fixture_folder_make(state);
+    fixture_folder_make();
 }
 
 TEST_MAIN_WORLD(.before = make_folder, .after = fixture_folder_remove)

@@ -11,7 +11,6 @@
 
 #include "base/file.h"
 #include "model_fixture.h"
-#include "test.h"
 
 enum { OLD = 1, NEW = 2 };
 
@@ -21,7 +20,7 @@ static const struct fixture_shape tiny = {.width = 8, .side = 2, .classes = 2, .
 /* Open a model and write it to `file`. */
 static void write_first(struct fixture *fixture)
 {
-    struct error error = {.kind = ERROR_NONE};
+    error_clear(&error);
     fixture_open(fixture, 1, &tiny, 1, false);
     assert_ok(fixture_write(fixture, WRITERS_ALL, OLD, &error), &error);
 }
@@ -36,7 +35,7 @@ static bool reads(struct fixture *fixture, const char *path, const char *what)
 {
     struct checkpoint_target target = {.directory = folder, .writers = WRITERS_ALL};
     struct training_state state = {.step = -1};
-    struct error error = {.kind = ERROR_NONE};
+    error_clear(&error);
     fixture_fill(fixture, NEW);
     const bool good = checkpoint_read(path, &target, &fixture->flat, &state, false, &error);
     assert_int_equal(state.step, good ? OLD : -1);
@@ -295,27 +294,25 @@ TEST(test_other_models)
     struct options options = fixture.options;
     struct checkpoint_target target = {.writers = WRITERS_ALL, .options = &options};
     struct training_state read;
-    struct error error = {.kind = ERROR_NONE};
     snprintf(options.model.name, sizeof options.model.name, "vit_cifar");
+    error_clear(&error);
     assert_false(checkpoint_read(file, &target, &fixture.flat, &read, false, &error));
     assert_error(&error, ERROR_CHECKPOINT, "vit_cifar");
 }
 
 TEST(test_tensors_that_overlap)
 {
-    struct error error = {.kind = ERROR_NONE};
     FIXTURE(fixture, 1, &tiny, 0, false);
     fixture.tensors[1][1].offset = 0;
     assert_true(fixture_write(&fixture, WRITERS_ALL, OLD, &error));
     assert_false(reads(&fixture, file, "tensors of unit blocks.0"));
 }
 
-static int make_folder(void **state)
+static void make_folder(void)
 {
-    fixture_folder_make(state);
+    fixture_folder_make();
     snprintf(file, sizeof file, "%s/step-00000001.h5", folder);
     snprintf(pipe_path, sizeof pipe_path, "%s/pipe", folder);
-    return 0;
 }
 
 TEST_MAIN_WORLD(.before = make_folder, .after = fixture_folder_remove)

@@ -10,7 +10,6 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -19,7 +18,6 @@
 #include "checkpoint/safetensors.h"
 #include "hdf5/hdf5_open.h"
 #include "model_fixture.h"
-#include "test.h"
 
 static const struct fixture_shape usual = {.hidden = 100};
 
@@ -124,7 +122,7 @@ int fstatvfs64(int descriptor, struct statvfs64 *disk)
 enum way { AT_ONCE, BY_NODE0, IN_BACKGROUND };
 
 /* As in a run: the error may occur at the start, in a step or at the end. */
-static bool write_in_background(struct fixture *fixture, int64_t step, struct error *error)
+static bool write_in_background(struct fixture *fixture, int64_t step)
 {
     const struct checkpoint_target target = {.directory = folder, .writers = WRITERS_ALL};
     const struct training_state state = {.step = step};
@@ -133,30 +131,30 @@ static bool write_in_background(struct fixture *fixture, int64_t step, struct er
     ENSURE_MEMORY(snapshot != NULL, "no memory for a test");
     fixture_fill(fixture, (uint32_t)step);
     struct checkpoint_writer *writer = checkpoint_writer_open(&target, &fixture->flat, snapshot);
-    bool good = checkpoint_writer_start(writer, &order, error);
+    bool good = checkpoint_writer_start(writer, &order, &error);
     for (int n = 0; good && n < 3; n++) {
         int64_t busy = checkpoint_writer_is_busy(writer);
         comm_all_reduce(world, &busy, 1, COMM_INT64, COMM_MAX);
-        good = checkpoint_writer_follow(writer, busy != 0, error);
+        good = checkpoint_writer_follow(writer, busy != 0, &error);
     }
-    good = good && checkpoint_writer_finish(writer, error);
+    good = good && checkpoint_writer_finish(writer, &error);
     checkpoint_writer_close(writer);
     free(snapshot);
     return good;
 }
 
-static bool write_step(struct fixture *fixture, enum way way, int64_t step, struct error *error)
+static bool write_step(struct fixture *fixture, enum way way, int64_t step)
 {
     if (way == IN_BACKGROUND)
-        return write_in_background(fixture, step, error);
-    return fixture_write(fixture, way == BY_NODE0 ? WRITERS_NODE0 : WRITERS_ALL, step, error);
+        return write_in_background(fixture, step);
+    return fixture_write(fixture, way == BY_NODE0 ? WRITERS_NODE0 : WRITERS_ALL, step, &error);
 }
 
 /* Return the step of the newest valid checkpoint after checking its content; -1 if it is wrong. */
 static int64_t newest(struct fixture *fixture)
 {
     struct checkpoint_target target = {.directory = folder, .writers = WRITERS_ALL};
-    struct error error = {.kind = ERROR_NONE};
+    error_clear(&error);
     struct training_state state = {.step = -1};
     char path[256];
     bool good = checkpoint_find(&target, world, path, sizeof path, &error) &&
@@ -176,13 +174,15 @@ static bool fail_each(struct fixture *fixture, enum way way, enum call call, int
                       int failure)
 {
     for (int turn = 0;; turn += 1 + turn / 2) {
-        struct error error = {.kind = ERROR_NONE};
+        error_clear(&error);
         if (world->rank == victim)
             arm(call, turn, failure);
-        bool good = write_step(fixture, way, 2, &error);
+        bool good = write_step(fixture, way, 2);
         int64_t happened = fixture_total(faults.happened);
         disarm();
         assert_int_equal(good, happened == 0);
+        if (!good)
+            assert_error(&error, ERROR_FILE, folder);
         /* if syncing the folder fails, the file and its link are already complete */
         bool named = call == CALL_FSYNC || (call == CALL_RENAME && turn > 0);
         assert_true(good || named || !there(2));
@@ -193,18 +193,17 @@ static bool fail_each(struct fixture *fixture, enum way way, enum call call, int
         comm_barrier(world);
         if (good)
             return turn > 0;
-        assert_error(&error, ERROR_FILE, folder);
     }
 }
 
 /* Without space that can be reserved, the free space is checked, and writes report errors. */
 static void fail_without_reservation(struct fixture *fixture, enum way way)
 {
-    struct error error = {.kind = ERROR_NONE};
     faults.cannot_reserve = true;
     fail_each(fixture, way, CALL_PWRITE, world->size - 1, ENOSPC);
     faults.full = true;
-    assert_false(write_step(fixture, way, 2, &error));
+    error_clear(&error);
+    assert_false(write_step(fixture, way, 2));
     faults.cannot_reserve = faults.full = false;
     assert_error(&error, ERROR_FILE, folder);
     assert_false(there(2));
@@ -213,9 +212,9 @@ static void fail_without_reservation(struct fixture *fixture, enum way way)
 static void fail_every_call(enum way way)
 {
     int last = world->size - 1;
-    struct error error = {.kind = ERROR_NONE};
     FIXTURE(fixture, world->size, &usual, 1, false);
-    write_step(&fixture, way, 1, &error);
+    error_clear(&error);
+    write_step(&fixture, way, 1);
     assert_string_equal(error.text, "");
     for (enum call call = 0; call < CALLS; call++) {
         assert_true(fail_each(&fixture, way, call, 0, ENOSPC));
@@ -239,7 +238,6 @@ TEST(every_call_fails)
 TEST(frame_fails)
 {
     struct rlimit limit, before;
-    struct error error = {.kind = ERROR_NONE};
     if (H5_VERS_MAJOR >= 2)
         SKIP_BECAUSE("HDF5 2 ends at an assertion when a write fails");
     FIXTURE(fixture, 1, &usual, 1, false);
@@ -249,7 +247,7 @@ TEST(frame_fails)
     for (limit.rlim_cur = 40; limit.rlim_cur < 8000; limit.rlim_cur += 3500) {
         error_clear(&error);
         assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
-        assert_false(write_step(&fixture, AT_ONCE, 3, &error));
+        assert_false(write_step(&fixture, AT_ONCE, 3));
         assert_error(&error, ERROR_FILE, "ulimit -f");
     }
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
@@ -265,7 +263,6 @@ TEST(every_call_fails_for_weights)
     FIXTURE(fixture, world->size, &usual, 0, false);
     snprintf(path, sizeof path, "%s", folder_path("weights.safetensors"));
     fixture_fill(&fixture, 1);
-    struct error error = {.kind = ERROR_NONE};
     assert_true(safetensors_write(path, &fixture.flat, NULL, &error));
     for (enum call call = 0; call < CALLS; call++)
         for (int turn = 0; turn == 0 || error.kind != ERROR_NONE; turn++) {
@@ -292,7 +289,6 @@ TEST(every_call_fails_for_weights)
 static int run_part(int count, char **word)
 {
     struct fixture fixture;
-    struct error error = {.kind = ERROR_NONE};
     int result = 0;
     snprintf(folder, sizeof folder, ".");
     fixture_open(&fixture, world->size, &usual, 1, false);
@@ -302,7 +298,7 @@ static int run_part(int count, char **word)
                 arm(call, atoi(word[4]), 0);
     enum way way = count > 6 && strcmp(word[6], "background") == 0 ? IN_BACKGROUND : AT_ONCE;
     if (strcmp(word[1], "check") != 0) {
-        result = write_step(&fixture, way, atoi(word[2]), &error) ? 0 : 1;
+        result = write_step(&fixture, way, atoi(word[2])) ? 0 : 1;
     } else {
         int64_t step = newest(&fixture);
         if (world->rank == 0) {
@@ -316,7 +312,6 @@ static int run_part(int count, char **word)
 
 int main(int argc, char **argv)
 {
-    hdf5_library_open();
     fixture_world_open(&argc, &argv);
     int failed = argc > 1
                      ? run_part(argc, argv)

@@ -15,7 +15,6 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "model_fixture.h"
-#include "test.h"
 
 static const struct fixture_shape usual, small = {.hidden = 8}, large = {.hidden = 50003};
 
@@ -136,11 +135,11 @@ static void run_close(struct run *run)
 /* Start a checkpoint of a model filled with its step. */
 static void start(struct run *run, int64_t step)
 {
-    struct error error = {.kind = ERROR_NONE};
     struct training_state state = {.step = step, .best_metric = 0.5};
     const struct checkpoint_order order = {
         .options = &run->fixture.options, .state = &state, .best = step == 1};
     run->fixture.options.checkpoint.keep = 2;
+    error_clear(&error);
     fixture_fill(&run->fixture, (uint32_t)step);
     assert_ok(checkpoint_writer_start(run->writer, &order, &error), &error);
     memset(&state, '?', sizeof state);
@@ -155,13 +154,11 @@ static void begin(struct run *run, int64_t step)
 
 static void finish(struct run *run)
 {
-    struct error error = {.kind = ERROR_NONE};
     assert_ok(checkpoint_writer_finish(run->writer, &error), &error);
 }
 
 static void follow(struct run *run, int steps)
 {
-    struct error error = {.kind = ERROR_NONE};
     for (int n = 0; n < steps; n++) {
         int64_t busy = checkpoint_writer_is_busy(run->writer);
         comm_all_reduce(world, &busy, 1, COMM_INT64, COMM_MAX);
@@ -219,7 +216,6 @@ TEST(test_a_rank_without_pieces_does_not_open_the_file)
 TEST(test_each_byte_is_read_once)
 {
     for (int shard = 1; shard <= world->size; shard += world->size > 1 ? world->size - 1 : 1) {
-        struct error error = {.kind = ERROR_NONE};
         struct checkpoint_contents contents;
         RUN(run, shard, &large, 2, false);
         begin(&run, 1);
@@ -347,7 +343,6 @@ TEST(test_not_finished)
 /* The next checkpoint works after one that could not begin. */
 TEST(test_a_folder_that_is_gone)
 {
-    struct error error = {.kind = ERROR_NONE};
     const struct training_state state = {.step = 1};
     RUN(run, 1, &usual, 1, false);
     comm_barrier(world);
@@ -366,12 +361,10 @@ TEST(test_a_folder_that_is_gone)
     fixture_assert_read(&run.fixture, folder_path("step-00000002.h5"), false, 2);
 }
 
-static int drop_folder(void **state)
+static void drop_folder(void)
 {
-    (void)state;
     gate_set(false);
     fixture_remove(folder);
-    return 0;
 }
 
 TEST_MAIN_WORLD(.before = fixture_folder_make, .after = drop_folder)

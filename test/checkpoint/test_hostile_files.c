@@ -11,12 +11,10 @@
 #include "hdf5/hdf5_writer.h"
 #include "model_fixture.h"
 #include "temporary.h"
-#include "test.h"
 
 static const struct fixture_shape small = {.width = 4, .side = 1, .classes = 2, .hidden = 3};
 static char checkpoint[512];
 static const char *itself; /* this program */
-static struct error error;
 
 static void write_checkpoint(void)
 {
@@ -177,21 +175,20 @@ static void sanitizer_aborts(void)
     setenv("ASAN_OPTIONS", settings, 1);
 }
 
-static int files_make(void **state)
+static void files_make(void)
 {
-    temporary_setup(state);
+    temporary_setup();
     sanitizer_aborts();
     hdf5_child_set_program("./vittrain");
-    fixture_folder_make(state);
+    fixture_folder_make();
     snprintf(checkpoint, sizeof checkpoint, "%s", folder_step(9));
     write_checkpoint();
-    return 0;
 }
 
-static int files_remove(void **state)
+static void files_remove(void)
 {
-    fixture_folder_remove(state);
-    return temporary_teardown(state);
+    fixture_folder_remove();
+    temporary_close();
 }
 
 int main(int argc, char **argv)

@@ -16,7 +16,6 @@ static const char photo_deck[] = "[model]\nname = vit_tiny_patch16_224\nimage = 
 
 static void options_of(const char *deck, struct options *options)
 {
-    struct error error = {0};
     options_default(options);
     assert_ok(options_read_text(deck, "a test", options, &error), &error);
 }
@@ -24,7 +23,6 @@ static void options_of(const char *deck, struct options *options)
 /* The caller frees the result. */
 static char *describe(const struct options *options, char **names, int64_t count)
 {
-    struct error error = {0};
     struct model *model = model_open(options, NULL, TYPE_FP32, &error);
     if (model == NULL)
         fail_msg("%s", error.text);
@@ -144,7 +142,7 @@ TEST(invalid_values_name_field_and_option)
         char text[512], option[64] = "";
         struct model_metadata metadata;
         struct options options;
-        struct error error = {0};
+        error_clear(&error);
         snprintf(text, sizeof text,
                  "{\"architecture\":\"vit_cifar\",\"num_classes\":\"3\","
                  "\"input_size\":\"[3,32,32]\",%s}",
@@ -205,7 +203,7 @@ static const char *write_weights(const char *name, const char *header)
 
 static void read_metadata(const char *path, struct model_metadata *metadata)
 {
-    struct error error = {0};
+    error_clear(&error);
     char *text = model_metadata_text(path, &error);
     assert_string_equal(error.text, "");
     model_metadata_parse(text, metadata);
@@ -253,7 +251,7 @@ TEST(timm_files_are_described_by_their_configuration)
 
 static void expect(bool refused, const char *path)
 {
-    struct error error = {0};
+    error_clear(&error);
     if (weights_file_check(path, &error) == refused)
         fail_msg("%s: %s", path, refused ? "accepted" : error.text);
     assert_int_equal(error.kind, refused ? ERROR_CHECKPOINT : ERROR_NONE);
@@ -275,4 +273,4 @@ TEST(files_of_pytorch_are_recognised)
     expect(false, temporary_directory("folder.pt"));
 }
 
-TEST_MAIN(.setup = temporary_setup, .teardown = temporary_teardown)
+TEST_MAIN(.setup = temporary_setup, .teardown = temporary_close)

@@ -18,7 +18,6 @@
 static struct mesh mesh;
 static char start[1024]; /* the folder in which the program was started */
 static struct options options;
-static struct error error;
 
 static bool is_first(void)
 {
@@ -27,18 +26,18 @@ static bool is_first(void)
 
 /* All ranks change to a temporary folder. The options are the defaults with another
  * name. */
-static int enter_folder(void **state)
+static void enter_folder(void)
 {
-    shared_folder_make(state);
-    error_clear(&error);
+    shared_folder_make();
     options_default(&options);
     snprintf(options.run.name, sizeof options.run.name, "tiny");
-    return chdir(shared_folder);
+    assert_int_equal(chdir(shared_folder), 0);
 }
 
-static int leave_folder(void **state)
+static void leave_folder(void)
 {
-    return chdir(start) != 0 || shared_folder_remove(state);
+    assert_int_equal(chdir(start), 0);
+    shared_folder_remove();
 }
 
 /* Rank 0 changes the folder before the others continue. */
@@ -334,19 +333,15 @@ TEST(names_must_be_names)
     assert_refused(ERROR_FILE, "cannot create the folder");
 }
 
-static int mesh_make(void **state)
+static void mesh_make(void)
 {
-    (void)state;
     mesh = (struct mesh){.world = world, .node = world->backend->split_node(world)};
     assert_non_null(getcwd(start, sizeof start));
-    return 0;
 }
 
-static int mesh_drop(void **state)
+static void mesh_drop(void)
 {
-    (void)state;
     mesh.node->backend->close(mesh.node);
-    return 0;
 }
 
 TEST_MAIN_WORLD(.setup = mesh_make, .teardown = mesh_drop, .before = enter_folder,

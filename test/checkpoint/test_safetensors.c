@@ -8,7 +8,6 @@
 #include "base/file.h"
 #include "model_fixture.h"
 #include "mutate.h"
-#include "test.h"
 #include "vector_file.h"
 
 static const struct fixture_shape usual = {.width = 8, .side = 4, .classes = 3, .hidden = 5},
@@ -33,7 +32,6 @@ static struct comm_request *count_gathers(struct comm *comm, const struct comm_c
 static void write_on_one_read_on_other(int from_shard, int to_shard,
                                        const struct fixture_shape *shape)
 {
-    struct error error = {.kind = ERROR_NONE};
     const char *path = folder_path("a.safetensors");
     FIXTURE(from, from_shard, shape, 1, false);
     FIXTURE(to, to_shard, shape, 0, true);
@@ -50,7 +48,7 @@ static void write_on_one_read_on_other(int from_shard, int to_shard,
     assert_int_equal(fixture_total(fixture_wrong(&to, 7, FLAT_AVERAGE, FLAT_MASTER)), 0);
 }
 
-TEST_WITH(test_any_mesh_reads_what_any_mesh_wrote, fixture_folder_make, fixture_folder_remove)
+TEST(test_any_mesh_reads_what_any_mesh_wrote)
 {
     static const struct fixture_shape large = {.hidden = 50003};
     for (int from = 1; from <= world->size; from++)
@@ -75,7 +73,6 @@ static const char *vectors_path(const char *name)
 static void read_vectors(struct fixture *fixture, const struct fixture_shape *shape,
                          const char *name)
 {
-    struct error error = {.kind = ERROR_NONE};
     fixture_open(fixture, 1, shape, 0, false);
     fixture_fill(fixture, 3);
     assert_ok(safetensors_read(vectors_path(name), true, &fixture->flat, &error), &error);
@@ -99,14 +96,13 @@ static void assert_near(const struct fixture *fixture, const char *name, const f
 /* All tensors except these two are those of weights_fp32. */
 static void assert_as_fp32(const struct fixture *fixture, const char *but, const char *and_but)
 {
-    struct vector_file *file = vector_file_open("weights_fp32.safetensors");
+    VECTOR_FILE(file, "weights_fp32.safetensors");
     for (int u = 0; u < FIXTURE_UNITS; u++)
         for (int t = 0; t < fixture->units[u].tensor_count; t++) {
             const char *name = fixture->tensors[u][t].name;
             if (strcmp(name, but) != 0 && strcmp(name, and_but) != 0)
                 assert_near(fixture, name, vector_file_floats(file, name, NULL), 0);
         }
-    vector_file_close(file);
 }
 
 /* Other types than fp32: close to its values; special values of half precision exactly. */
@@ -118,7 +114,7 @@ TEST(test_types)
     } types[] = {{"weights_fp64.safetensors", 5e-7, 3},
                  {"weights_fp16.safetensors", 2e-3, 1},
                  {"weights_bf16.safetensors", 2e-2, 1}};
-    struct vector_file *file = vector_file_open("weights_fp32.safetensors");
+    VECTOR_FILE(file, "weights_fp32.safetensors");
     READ_FIXTURE(same, &usual, "weights_fp32.safetensors");
     assert_as_fp32(&same, "", "");
     for (size_t n = 0; n < sizeof types / sizeof *types; n++) {
@@ -130,7 +126,6 @@ TEST(test_types)
         assert_near(&fixture, "pos_embed", vector_file_floats(file, "pos_embed", NULL),
                     types[n].tolerance);
     }
-    vector_file_close(file);
     READ_FIXTURE(halves, &usual, "weights_fp16.safetensors");
     const float *bias = fixture_tensor(&halves, "head.bias", NULL);
     assert_true(bias[0] == 0 && signbit(bias[0]));
@@ -159,10 +154,9 @@ TEST(test_positions_of_another_grid)
     };
     for (size_t n = 0; n < sizeof grids / sizeof *grids; n++) {
         READ_FIXTURE(fixture, grids[n].shape, grids[n].file);
-        struct vector_file *file = vector_file_open(grids[n].file);
+        VECTOR_FILE(file, grids[n].file);
         assert_near(&fixture, "pos_embed", vector_file_floats(file, "resized.pos_embed", NULL),
                     1e-6);
-        vector_file_close(file);
     }
 }
 
@@ -181,7 +175,6 @@ TEST(test_head_of_another_size)
 TEST(test_backbone_without_a_head)
 {
     static const char *const kept[] = {"head.weight", "head.bias", "pos_embed"};
-    struct error error = {.kind = ERROR_NONE};
     const struct unit_tensor *position;
     const char *path = vectors_path("weights_backbone.safetensors");
     FIXTURE(before, 1, &usual, 0, false);
@@ -194,9 +187,8 @@ TEST(test_backbone_without_a_head)
     assert_error(&error, ERROR_CHECKPOINT, "head.weight is missing");
     error_clear(&error);
     assert_true(safetensors_read(path, true, &fixture.flat, &error));
-    struct vector_file *file = vector_file_open("weights_backbone.safetensors");
+    VECTOR_FILE(file, "weights_backbone.safetensors");
     assert_near(&fixture, "norm.weight", vector_file_floats(file, "norm.weight", NULL), 0);
-    vector_file_close(file);
     for (int i = 0; i < 3; i++)
         assert_near(&fixture, kept[i], fixture_tensor(&before, kept[i], NULL), 0);
 }
@@ -205,7 +197,7 @@ TEST(test_backbone_without_a_head)
 
 static void assert_refused(const struct fixture_shape *shape, const char *path, const char *what)
 {
-    struct error error = {.kind = ERROR_NONE};
+    error_clear(&error);
     FIXTURE(fixture, 1, shape, 0, false);
     fixture_fill(&fixture, 3);
     assert_false(safetensors_read(path, true, &fixture.flat, &error));
@@ -224,9 +216,8 @@ TEST(test_models_that_do_not_fit)
 }
 
 /* A converted checkpoint may have any tensor names. */
-TEST_WITH(test_two_tensors_of_one_name, fixture_folder_make, fixture_folder_remove)
+TEST(test_two_tensors_of_one_name)
 {
-    struct error error = {.kind = ERROR_NONE};
     FIXTURE(fixture, 1, &usual, 0, false);
     snprintf(fixture.tensors[2][1].name, TENSOR_NAME, "cls_token");
     assert_false(safetensors_write(folder_path("twice.safetensors"), &fixture.flat, NULL, &error));
@@ -248,7 +239,7 @@ static const char *write_file(uint64_t length, const char *header, size_t header
     return folder_path("header.safetensors");
 }
 
-TEST_WITH(test_files_that_are_none, fixture_folder_make, fixture_folder_remove)
+TEST(test_files_that_are_none)
 {
     static const struct {
         uint64_t length; /* in the first bytes of the file, which has `bytes` bytes */
@@ -268,7 +259,7 @@ TEST_WITH(test_files_that_are_none, fixture_folder_make, fixture_folder_remove)
     assert_refused(&usual, folder, "directory");
 }
 
-TEST_WITH(test_lies, fixture_folder_make, fixture_folder_remove)
+TEST(test_lies)
 {
     static const struct {
         const char *header, *what;
@@ -304,10 +295,9 @@ TEST_WITH(test_lies, fixture_folder_make, fixture_folder_remove)
 }
 
 /* A vector has the bytes of another one, or its last value is the first one of the next tensor. */
-TEST_WITH(test_overlapping_tensors, fixture_folder_make, fixture_folder_remove)
+TEST(test_overlapping_tensors)
 {
     enum { DATA = 4096 };
-    struct error error = {.kind = ERROR_NONE};
     const int64_t moved[] = {0, 1};
     FIXTURE(fixture, 1, &usual, 0, false);
     const char *path = folder_path("good.safetensors");
@@ -328,10 +318,9 @@ TEST_WITH(test_overlapping_tensors, fixture_folder_make, fixture_folder_remove)
 }
 
 /* A changed header is refused, or the file is read. */
-TEST_WITH(test_changed_headers, fixture_folder_make, fixture_folder_remove)
+TEST(test_changed_headers)
 {
     enum { MUTATIONS = 600, ROOM = 4096, DATA = 4096 };
-    struct error error = {.kind = ERROR_NONE};
     int refused = 0;
     FIXTURE(fixture, 1, &usual, 0, false);
     const char *path = folder_path("good.safetensors");
@@ -353,4 +342,4 @@ TEST_WITH(test_changed_headers, fixture_folder_make, fixture_folder_remove)
     free(content);
 }
 
-TEST_MAIN_WORLD()
+TEST_MAIN_WORLD(.before = fixture_folder_make, .after = fixture_folder_remove)

@@ -96,7 +96,6 @@ TEST(a_shift_sends_to_all_ranks)
 
 TEST(agree_gives_all_the_lowest_ranks_error)
 {
-    struct error error = {0};
     int wrong = !comm_agree(world, &error) || error.kind != ERROR_NONE;
     if (world->rank >= world->size / 2)
         error_set(&error, world->rank == world->size / 2 ? ERROR_DATA : ERROR_FILE, "file %d",
@@ -131,7 +130,6 @@ TEST(a_fake_group_leaves_values_unchanged)
     comm_all_reduce(fake, value, 4, COMM_FP32, COMM_MAX);
     comm_broadcast(fake, value, 4, COMM_FP32, 0);
     assert_true(value[0] == -1 && value[3] == 4);
-    struct error error = {0};
     assert_true(comm_agree(fake, &error));
     error_set(&error, ERROR_DATA, "bad");
     assert_false(comm_agree(fake, &error));

@@ -20,9 +20,8 @@ static const char *host_of(int rank)
     return host[rank / 2];
 }
 
-static int table_open(void **state)
+static void table_open(void)
 {
-    (void)state;
     log_open(0, LOG_QUIET);
     heartbeat_table_open(&table, RANKS, host_of, 0);
     for (int rank = 0; rank < RANKS; rank++) {
@@ -31,14 +30,11 @@ static int table_open(void **state)
                                        .groups = 1,
                                        .member[0] = {.identity = WORLD, .rank = rank}};
     }
-    return 0;
 }
 
-static int table_close(void **state)
+static void table_close(void)
 {
-    (void)state;
     heartbeat_table_close(&table);
-    return 0;
 }
 
 /* Add the rank to a group of two. */
@@ -60,6 +56,14 @@ static void enter(int rank, int64_t identity, int64_t sequence)
     for (int i = 0; i < own->groups; i++)
         if (own->member[i].identity == identity)
             own->member[i].entered = sequence;
+}
+
+/* All ranks but one enter collective 4 of the world. */
+static void enter_without(int missing)
+{
+    for (int rank = 0; rank < RANKS; rank++)
+        if (rank != missing)
+            enter(rank, WORLD, 4);
 }
 
 /* The ranks that are not in `stopped` report; mesh.timeout is 10 s. */
@@ -103,9 +107,7 @@ TEST(silent_ranks_are_named_by_host)
 
 TEST(a_rank_that_does_not_come_is_missing)
 {
-    for (int rank = 0; rank < RANKS; rank++)
-        if (rank != 3)
-            enter(rank, WORLD, 4);
+    enter_without(3);
     report[3].status.seconds = 9;
     tick(9, "");
     assert_reads(heartbeat_table_missing(&table, 9), NULL);
@@ -143,9 +145,7 @@ TEST(the_rank_that_all_wait_for_is_missing)
 TEST(ranks_that_wait_for_each_other_are_named_later)
 {
     report[2].member[0].entered = 3; /* an earlier one */
-    for (int rank = 0; rank < RANKS; rank++)
-        if (rank != 2)
-            enter(rank, WORLD, 4);
+    enter_without(2);
     enter(2, WORLD, 0);
     report[2].peer = 1; /* a message that rank 1 does not send */
     tick(12, "");
@@ -168,9 +168,7 @@ TEST(a_stalled_rank_is_named_once)
 {
     static const char one[] = "stalled: rank 4 on c (in backward, step 7, for 0.0 s; in no "
                               "collective); 5 ranks wait for it";
-    for (int rank = 0; rank < RANKS; rank++)
-        if (rank != 4)
-            enter(rank, WORLD, 4);
+    enter_without(4);
     report[4].status.activity = 1;
     for (int now = 0; now < 20; now++) {
         tick(now, "");

@@ -50,7 +50,6 @@ static void groups_open(const struct layout *layout, struct comm *group[GROUPS])
     group[2] = backend->split(world, world->rank % half, world->rank);
     for (int i = 0; i < GROUPS; i++) {
         /* In some layouts a node belongs to both halves. */
-        struct error error = {0};
         enum transport_choice wanted = i == 0 ? layout->transport : TRANSPORT_AUTO;
         ENSURE(backend->set_transport(group[i], wanted, &error), "%s", error.text);
     }
@@ -382,7 +381,7 @@ TEST(counts_go_beyond_2_gib)
  * refused with an error that contains `refusal`. */
 static int64_t choice_wrong(const struct layout *layout, const char *text, const char *refusal)
 {
-    struct error error = {0};
+    error_clear(&error);
     char described[256];
     int64_t ranks = 1;
     network_set_nodes(layout->ranks_a_node, layout->mixed);

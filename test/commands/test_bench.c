@@ -12,7 +12,6 @@
 #include "model_fixture.h"
 #include "options/options.h"
 #include "temporary.h"
-#include "test.h"
 
 static bool loses_data, fails;
 
@@ -29,7 +28,7 @@ int MPI_Allgather(const void *from, int from_count, MPI_Datatype from_type, void
 static int bench(const char *operand, const char *settings)
 {
     static struct options options;
-    struct error error = {0};
+    error_clear(&error);
     struct command_line line = {.operand = &operand, .operand_count = operand != NULL};
     settings_set(&options, settings);
     command_bench.run(&options, &line, world, &error);
@@ -109,4 +108,4 @@ TEST(what_fails_in_mpi_ends_the_job)
     assert_has(output, "MPI_All");
 }
 
-TEST_MAIN_WORLD(.setup = temporary_setup, .teardown = temporary_teardown)
+TEST_MAIN_WORLD(.setup = temporary_setup, .teardown = temporary_close)

@@ -167,7 +167,6 @@ TEST(data_are_summarized)
     struct doctor_data one, other;
     char roots[2][512], name[64], both[1100];
     doctor_make();
-    temporary_open();
     for (int i = 0; i < 2; i++) {
         for (int file = 0; file < 3; file++) { /* created in another order in each */
             snprintf(name, sizeof name, "%d/%s", i, names[i == 0 ? file : 2 - file]);
@@ -213,14 +212,12 @@ TEST(data_are_summarized)
     assert_string_equal(other.why, "");
     assert_int_equal(other.files, 2);
     assert_int_equal(other.bytes, 202);
-    temporary_close();
 }
 
 TEST(the_run_folder_is_tried)
 {
     struct comm *world = comm_fake_open(0, 1);
     doctor_make();
-    temporary_open();
     temporary_directory("sub");
     temporary_write("file", "");
     const struct {
@@ -243,7 +240,6 @@ TEST(the_run_folder_is_tried)
     doctor_read_space(&own, &options);
     doctor_try_folder(&own, world, true);
     assert_has(own.folder_why, "/proc/");
-    temporary_close();
     world->backend->close(world);
 }
 
@@ -261,4 +257,4 @@ TEST(mpi_that_does_not_start_is_reported)
     assert_has(text, "vittrain: failure: doctor: MPI ");
 }
 
-TEST_MAIN()
+TEST_MAIN(.before = temporary_setup, .after = temporary_close)

@@ -53,7 +53,7 @@ TEST(exit_codes_and_progress_decide)
 static void hosts_open(struct launched_hosts *hosts, char *words[6], const char *ranks)
 {
     static char file[512];
-    struct error error = {0};
+    error_clear(&error);
     snprintf(file, sizeof file, "%s", temporary_path("hosts"));
     words[0] = "mpirun", words[1] = "-hostfile", words[2] = file;
     words[3] = ranks != NULL ? "-np" : "vittrain", words[4] = (char *)ranks;
@@ -82,11 +82,10 @@ TEST(hosts_that_answer_decide)
         {"nnnn", "8", true, false, HOSTS_WAIT, 0},
         {"nnnn", "8", true, true, HOSTS_GIVE_UP, 0},
     };
-    temporary_open();
     temporary_write("hosts", "a slots=2\nb max_slots=9 slots=2\n\n# none\nfe80::1 slots=2\nd:2\n");
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct launched_hosts hosts;
-        struct error error = {0};
+        error_clear(&error);
         char *words[6] = {0}, *original[6];
         const char *missing = hosts.missing;
         hosts_open(&hosts, original, cases[i].ranks);
@@ -111,7 +110,6 @@ TEST(hosts_that_answer_decide)
         launched_hosts_close(&hosts);
     }
     struct launched_hosts hosts;
-    struct error error = {0};
     char *words[6] = {0}, *original[6];
     setenv("TMPDIR", temporary_path("none"), 1);
     hosts_open(&hosts, original, "8");
@@ -121,7 +119,6 @@ TEST(hosts_that_answer_decide)
     assert_has(error.text, "/none/");
     launched_hosts_close(&hosts);
     unsetenv("TMPDIR");
-    temporary_close();
 }
 
 TEST(the_run_folder_decides_on_exit_code_0)
@@ -142,7 +139,6 @@ TEST(the_run_folder_decides_on_exit_code_0)
         {"", "", "sh", "-q", false}, /* of an older version */
     };
     static struct launched_run run;
-    temporary_open();
     unsetenv("SLURM_JOB_ID");
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char folder[512], path[32];
@@ -161,14 +157,12 @@ TEST(the_run_folder_decides_on_exit_code_0)
             temporary_write(path, cases[i].after);
         assert_int_equal(launched_run_is_interrupted(&run), cases[i].interrupted);
     }
-    temporary_close();
 }
 
 TEST(a_run_fails_when_its_lock_is_released)
 {
     static struct launched_run run;
     char folder[512];
-    temporary_open();
     temporary_write("run/.lock", "");
     snprintf(folder, sizeof folder, "run.dir=%s", temporary_path("run"));
     char *words[] = {"mpirun", "test_launch_policy", folder};
@@ -194,10 +188,8 @@ TEST(a_run_fails_when_its_lock_is_released)
     temporary_write("run/checkpoints/step-00000009.h5", "");
     temporary_write("run/metrics.csv", "epoch,step,split\n1,7,train\n1,23,train\n1,2");
     assert_int_equal(launched_run_step(&run), 12);
-    struct error error = {0};
     assert_true(memory_id_write(run.folder, "0123456789abcdef", &error));
     assert_int_equal(launched_run_step(&run), 23);
-    temporary_close();
 }
 
 TEST(other_commands_are_not_runs)
@@ -215,4 +207,4 @@ TEST(other_commands_are_not_runs)
     }
 }
 
-TEST_MAIN()
+TEST_MAIN(.before = temporary_setup, .after = temporary_close)

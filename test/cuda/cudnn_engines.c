@@ -138,7 +138,6 @@ static void node_check(const char *model, const struct engine_device *device,
 static void model_check(const char *name, const struct engine_device *device, const struct gpu *gpu)
 {
     struct options options;
-    struct error error = {0};
     struct device none = {.backend = NULL};
     char assignment[64];
 

@@ -6,7 +6,6 @@
 
 #include "device/device.h"
 #include "device_test.h"
-#include "test.h"
 
 enum { THREADS = 64 };
 
@@ -37,7 +36,6 @@ static void kernel_run(void *number)
 TEST(faults_are_found)
 {
     char output[65536];
-    struct error error = {0};
     const char *name;
     bool checked;
     *(void **)&fault_says = device_module_symbol("fault_says", &error);

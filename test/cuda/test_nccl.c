@@ -13,7 +13,6 @@
 #include "device/device.h"
 #include "device_test.h"
 #include "mesh/mesh.h"
-#include "test.h"
 
 /* The last count exceeds a chunk of the emulation's shared memory, in types of 8 bytes. */
 static const int64_t counts[] = {0, 1, 7, 1000, 140003};
@@ -30,7 +29,6 @@ static struct comm *group;
 
 static unsigned char *device_memory(size_t bytes)
 {
-    struct error error = {0};
     unsigned char *memory = backend->allocate(device, bytes, &error);
     ENSURE(memory != NULL, "%s", error.text);
     return memory;
@@ -279,7 +277,6 @@ static void overlapping(void)
 
 static void groups_open(int shard, bool late)
 {
-    struct error error = {0};
     const struct mesh_options options = {
         .strategy = STRATEGY_ZERO1, .shard = shard, .timeout = comm_timeout()};
     ENSURE(mesh_open(&mesh, world, &options, &error), "%s", error.text);
@@ -292,7 +289,6 @@ static void groups_open(int shard, bool late)
 
 static void device_open(void)
 {
-    struct error error = {0};
     const struct device_backend *cuda = device_find("cuda", &error);
     device = cuda != NULL ? cuda->open(world->rank, 1, &error) : NULL;
     ENSURE(device != NULL, "%s", error.text);
@@ -339,7 +335,6 @@ static int job_run(const char *way)
 
 int main(int argc, char **argv)
 {
-    struct error error = {0};
     if (!device_test_of_gpu())
         return 0;
     if (!comm_world_open(&argc, &argv, &world, &error)) {

@@ -9,7 +9,6 @@
 
 #include "device/device.h"
 #include "device_test.h"
-#include "test.h"
 
 static const char uuid[] = "GPU-01234567-89ab";
 static struct sensor_reading reading;
@@ -116,7 +115,6 @@ static void assert_trouble(struct nvml *nvml, const char *expected)
 TEST(the_backend_reads_its_gpu)
 {
     char library[4096];
-    struct error error = {0};
     if (!device_test_emulate())
         SKIP_BECAUSE("no g++ for the emulated GPU");
     setenv("NVML_STAND_IN", "", 1);

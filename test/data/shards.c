@@ -58,7 +58,6 @@ void shard_make(const char *name, const char *format, const char *members)
 void check_record(int64_t index, int32_t expected, const char *ending)
 {
     struct byte_buffer bytes = {0};
-    struct error error = {0};
     assert_ok(dataset_load(&dataset, index, &bytes, &error), &error);
     assert_int_equal(dataset_label(&dataset, index), expected);
     assert_int_equal(bytes.count, image_bytes);
@@ -67,25 +66,22 @@ void check_record(int64_t index, int32_t expected, const char *ending)
     record_is_named(index, ending);
 }
 
-int shards_begin(void **state)
+void shards_begin(void)
 {
-    (void)state;
     dataset_begin_folder("data.format=webdataset");
-    return 0;
 }
 
-int shards_open(void **state)
+void shards_open(void)
 {
-    image_vectors_open(state);
+    image_vectors_open();
     image = sample_find("jpeg_420").bytes;
     image_bytes = sample_find("jpeg_420").count;
     temporary_open();
     log_open(0, LOG_QUIET);
-    return 0;
 }
 
-int shards_close(void **state)
+void shards_close(void)
 {
     temporary_close();
-    return image_vectors_close(state);
+    image_vectors_close();
 }

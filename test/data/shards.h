@@ -13,9 +13,9 @@ extern const uint8_t *image; /* a JPEG file */
 extern size_t image_bytes;
 
 /* For TEST_MAIN; each test has its own folder. */
-int shards_open(void **state);
-int shards_close(void **state);
-int shards_begin(void **state);
+void shards_open(void);
+void shards_close(void);
+void shards_begin(void);
 
 struct archive *shard_begin(const char *name, const char *format);
 void shard_add_file(struct archive *archive, const char *name, const void *bytes, size_t count);

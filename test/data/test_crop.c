@@ -5,7 +5,6 @@
 #include "data/crop.h"
 #include "device_test.h"
 #include "options/options.h"
-#include "test.h"
 #include "vector_file.h"
 
 enum { BOX, MIDDLE, MOVED }; /* kind of a case in the vectors */
@@ -13,20 +12,16 @@ enum { BOX, MIDDLE, MOVED }; /* kind of a case in the vectors */
 static struct crop_scratch scratch;
 static struct options options;
 static struct crop crop;
-static struct error error;
 
-static int set_up(void **state)
+static void set_up(void)
 {
-    (void)state;
     options_default(&options);
-    error_clear(&error);
-    return 0;
 }
 
-static int close_vectors(void **state)
+static void close_vectors(void)
 {
     crop_scratch_free(&scratch);
-    return image_vectors_close(state);
+    image_vectors_close();
 }
 
 /* The plan of a case: its numbers are size, kind, and the parameters of the kind. */
@@ -90,7 +85,7 @@ static void check_case(struct vector_file *file, int number, bool bicubic)
 
 TEST_KERNELS(crops_are_torchvisions_with_all_kernels)
 {
-    struct vector_file *file = vector_file_open("crop.safetensors");
+    VECTOR_FILE(file, "crop.safetensors");
     char name[32];
     int cases = 0;
     for (;; cases++) {
@@ -101,7 +96,6 @@ TEST_KERNELS(crops_are_torchvisions_with_all_kernels)
         check_case(file, cases, true);
     }
     assert_int_equal(cases, 21);
-    vector_file_close(file);
 }
 
 static void open_square(int64_t image, bool training)

@@ -11,14 +11,9 @@
 
 enum { RECORD = 3073, PIXELS = 3072 };
 
-static struct error error;
-
-static int set_up(void **state)
+static void set_up(void)
 {
-    (void)state;
     dataset_begin("");
-    error_clear(&error);
-    return 0;
 }
 
 static void use_root(const char *name)
@@ -205,11 +200,10 @@ TEST(test_torch_split)
     static int expected[60000];
     int64_t same = 0;
     dataset_begin("data.format=synthetic data.samples=48000 data.image=1 data.val=reference");
-    struct vector_file *file = vector_file_open("torch_permutation.safetensors");
+    VECTOR_FILE(file, "torch_permutation.safetensors");
     const int32_t *validation = vector_file_integers(file, "validation", NULL);
     for (int i = 0; i < 5000; i++)
         expected[validation[i]] = 1;
-    vector_file_close(file);
     for (int split = SPLIT_TRAIN; split <= SPLIT_TEST; split++) {
         split_opens("", (enum data_split)split, counts[split]);
         for (int64_t i = 0; i < dataset.count; i++)
@@ -296,4 +290,4 @@ TEST(test_synthetic_is_learnable)
     }
 }
 
-TEST_MAIN(.setup = temporary_setup, .teardown = temporary_teardown, .before = set_up)
+TEST_MAIN(.setup = temporary_setup, .teardown = temporary_close, .before = set_up)

@@ -4,11 +4,9 @@
 #include <semaphore.h>
 #include <stdatomic.h>
 
-#include "comm/comm.h"
 #include "model_fixture.h"
 #include "options/options.h"
 #include "temporary.h"
-#include "test.h"
 #include "train/trainer.h"
 
 enum { EPOCHS = 3, BATCH = 16, EPOCH_STEPS = 6, SAMPLES = EPOCH_STEPS * BATCH };
@@ -20,16 +18,16 @@ static sem_t training_read_done; /* posted by each read of a training sample */
 static int validation_samples;
 
 static bool training_read(const struct dataset *dataset, int64_t record, void *values,
-                          struct error *error)
+                          struct error *failure)
 {
     atomic_fetch_add(&training_reads, 1);
     sem_post(&training_read_done);
-    return format->read(dataset, record, values, error);
+    return format->read(dataset, record, values, failure);
 }
 
 /* The first read of an evaluation waits until a batch of the next epoch was read. */
 static bool validation_read(const struct dataset *dataset, int64_t record, void *values,
-                            struct error *error)
+                            struct error *failure)
 {
     static int seen; /* reads of training samples */
     const int number = atomic_fetch_add(&validation_reads, 1);
@@ -37,14 +35,13 @@ static bool validation_read(const struct dataset *dataset, int64_t record, void 
     const int wanted = epoch * SAMPLES + (epoch < EPOCHS ? BATCH : 0);
     for (; number % validation_samples == 0 && seen < wanted; seen++)
         sem_wait(&training_read_done);
-    return format->read(dataset, record, values, error);
+    return format->read(dataset, record, values, failure);
 }
 
 TEST(the_loader_goes_on_while_an_evaluation_runs)
 {
     static struct trainer trainer;
     struct options options;
-    struct error error = {0};
     settings_set(&options,
                  "model.dim=32 model.depth=1 model.heads=2 model.patch=8 data.format=synthetic "
                  "train.batch=16 train.epochs=3 train.precision=fp32 output.tensorboard=0 "
@@ -67,4 +64,4 @@ TEST(the_loader_goes_on_while_an_evaluation_runs)
     assert_int_equal(atomic_load(&training_reads), EPOCHS * SAMPLES);
 }
 
-TEST_MAIN_WORLD(.setup = temporary_setup, .teardown = temporary_teardown)
+TEST_MAIN_WORLD(.setup = temporary_setup, .teardown = temporary_close)

@@ -11,14 +11,9 @@
 #include "test.h"
 #include "vector_file.h"
 
-static struct error error;
-
-static int set_up(void **state)
+static void set_up(void)
 {
-    (void)state;
     dataset_begin_folder("data.format=imagefolder");
-    error_clear(&error);
-    return 0;
 }
 
 /* Copy a file of the vectors. */
@@ -267,14 +262,14 @@ static void make_images(const char *directory, const char *split, int count)
 
 int main(int argc, char **argv)
 {
-    image_vectors_open(NULL);
+    int failed = 0;
+    image_vectors_open();
     if (argc == 4 && strcmp(argv[1], "--make") == 0) {
         make_images(argv[2], "train", atoi(argv[3]));
         make_images(argv[2], "val", atoi(argv[3]) / 3);
-        return image_vectors_close(NULL);
+    } else {
+        failed = TESTS_RUN(.setup = temporary_setup, .teardown = temporary_close, .before = set_up);
     }
-    temporary_open();
-    const int failed = TESTS_RUN(.teardown = image_vectors_close, .before = set_up);
-    temporary_close();
+    image_vectors_close();
     return failed;
 }

@@ -24,7 +24,7 @@ static int32_t probe_label(const struct dataset *dataset, int64_t record)
 }
 
 static bool probe_read(const struct dataset *dataset, int64_t record, void *values,
-                       struct error *error)
+                       struct error *failure)
 {
     (void)dataset;
     sigset_t mask;
@@ -34,7 +34,7 @@ static bool probe_read(const struct dataset *dataset, int64_t record, void *valu
     atomic_fetch_add(&reads, 1);
     sem_post(&read_done);
     if (record == atomic_load(&bad_record))
-        return error_set(error, ERROR_DATA, "record %lld is bad", (long long)record);
+        return error_set(failure, ERROR_DATA, "record %lld is bad", (long long)record);
     memset(values, (int)record, PIXELS);
     return true;
 }
@@ -55,46 +55,38 @@ static struct crop crop;                 /* inactive: images as stored */
 static struct sampler sampler, expected; /* the loader's; one for the expected orders */
 static struct loader *loader;
 static double waited;
-static struct error error;
 
-static int open_device(void **state)
+static void open_device(void)
 {
-    (void)state;
     device = device_cpu.open(0, 1, &error);
     options_default(&options);
-    return device == NULL || !augment_open(&augment, &options, SIDE, SIDE, true, &error);
+    assert_non_null(device);
+    assert_ok(augment_open(&augment, &options, SIDE, SIDE, true, &error), &error);
 }
 
-static int close_device(void **state)
+static void close_device(void)
 {
-    (void)state;
     device->backend->close(device);
-    return 0;
 }
 
-static int set_up(void **state)
+static void set_up(void)
 {
-    (void)state;
     atomic_store(&bad_record, -1);
-    error_clear(&error);
-    return 0;
 }
 
-static int close_all(void **state)
+static void close_all(void)
 {
-    (void)state;
     loader_close(loader);
     loader = NULL;
     sampler_close(&sampler);
     sampler_close(&expected);
-    return 0;
 }
 
 /* Open the loader of a rank. */
 static void begin(int64_t global_batch, int64_t accumulate, int rank, int size, int workers,
                   int slots)
 {
-    close_all(NULL);
+    close_all();
     sampler_open(&sampler, 1, SAMPLES, global_batch, accumulate, true, false, rank, size);
     sampler_open(&expected, 1, SAMPLES, global_batch, accumulate, true, false, rank, size);
     loader = loader_open(&probe, &sampler, &augment, &crop, device, workers, slots, &error);

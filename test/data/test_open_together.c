@@ -7,9 +7,9 @@
 #include <unistd.h>
 
 #include "base/base.h"
-#include "comm/comm.h"
 #include "hdf5_fixture.h"
 #include "options/options.h"
+#include "rank_tests.h"
 #include "shards.h"
 
 enum {
@@ -21,8 +21,6 @@ enum {
     VALUES = SAMPLES * HEIGHT * WIDTH
 };
 
-static struct comm *world;
-
 /* Collective. Fail on all ranks if this is false on one. */
 static void all_true(bool condition)
 {
@@ -33,7 +31,7 @@ static void all_true(bool condition)
 
 static void fails_together(const char *settings, const char *part)
 {
-    struct error error = {0};
+    error_clear(&error);
     settings_apply(&options, settings);
     dataset_close(&dataset);
     all_true(!dataset_open(&dataset, &options, SPLIT_TRAIN, world, &error));
@@ -138,7 +136,7 @@ static void arrays_use(const char *settings)
 static void records_are_equal(void)
 {
     struct dataset alone;
-    struct error error = {0};
+    error_clear(&error);
     bool good = dataset_open(&alone, &options, SPLIT_TRAIN, NULL, &error);
     good = good && alone.count == dataset.count && alone.sum == dataset.sum;
     for (int64_t i = 0; good && i < dataset.count; i++) {
@@ -192,28 +190,25 @@ TEST(an_error_of_one_rank_is_that_of_all)
     fails_together("", ".h5");
 }
 
-/* Each test has an empty folder below the working directory of the rank. */
-static int begin(void **state)
+static void folder_open(void)
 {
-    shards_begin(state);
+    shards_open();
+    assert_int_equal(chdir(temporary_path("")), 0);
+}
+
+static void folder_close(void)
+{
+    dataset_close(&dataset);
+    shards_close();
+}
+
+/* Each test has an empty folder below the working directory of the rank. */
+static void begin(void)
+{
+    shards_begin();
     dataset_comm = world;
     const char *name = strrchr(options.data.root, '/') + 1;
     memmove(options.data.root, name, strlen(name) + 1);
-    return 0;
 }
 
-int main(int argc, char **argv)
-{
-    struct error error = {0};
-    void *state = NULL;
-    if (!comm_world_open(&argc, &argv, &world, &error)) {
-        fprintf(stderr, "%s\n", error.text);
-        return 1;
-    }
-    shards_open(&state);
-    int failed = chdir(temporary_path("")) != 0 || TESTS_RUN(.before = begin);
-    dataset_close(&dataset);
-    shards_close(&state);
-    comm_world_close(world);
-    return failed;
-}
+TEST_MAIN_WORLD(.setup = folder_open, .teardown = folder_close, .before = begin)

@@ -4,7 +4,6 @@
  * threads; missing, infinite, huge and constant values. */
 #include "data/dataset.h"
 #include "model_fixture.h"
-#include "test.h"
 
 enum { SAMPLES = 23, CHANNELS = 5, SIDE = 7, PLANE = SIDE * SIDE };
 
@@ -26,9 +25,9 @@ static float value_at(int64_t record, int64_t channel, int64_t i)
 }
 
 static bool probe_read(const struct dataset *dataset, int64_t record, void *values,
-                       struct error *error)
+                       struct error *failure)
 {
-    (void)error;
+    (void)failure;
     for (int64_t i = 0; i < CHANNELS * PLANE; i++) {
         const double value = (double)value_at(record, i / PLANE, i % PLANE);
         ((float *)values)[i] =
@@ -49,7 +48,7 @@ static struct value_statistics statistics_of(struct dataset *dataset, struct com
                                              int threads)
 {
     struct value_statistics statistics = {.mean = {.count = 0}};
-    struct error error = {0};
+    error_clear(&error);
     assert_ok(statistics_compute(dataset, comm, threads, &statistics, &error), &error);
     return statistics;
 }
@@ -121,7 +120,6 @@ TEST(wide_values_keep_their_variance)
     assert_memory_equal(&wide.mean.value[1], &near.mean.value[1], (CHANNELS - 1) * sizeof(double));
     far = 0;
     probe.channel_is_wide[0] = false;
-    struct error error = {0};
     assert_true(dataset_set_origins(&probe, &wide, &error));
     assert_false(dataset_has_origins(&probe));
 }
@@ -138,7 +136,6 @@ TEST(all_ranks_have_the_bits_of_one)
 
 TEST(infinite_and_huge_values)
 {
-    struct error error = {0};
     struct value_statistics statistics;
     special = -INFINITY;
     assert_false(statistics_compute(&probe, world, 2, &statistics, &error));

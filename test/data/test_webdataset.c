@@ -284,7 +284,6 @@ TEST(sparse_members_are_refused)
  * shorter file. */
 TEST(changes_while_open_are_errors)
 {
-    struct error error = {0};
     struct byte_buffer bytes = {0};
     shard_put("a.tar");
     split_opens("", SPLIT_TRAIN, 3);
@@ -348,7 +347,7 @@ static size_t damage_shard(char *shard, size_t bytes, uint32_t number)
 static bool try_all(void)
 {
     struct byte_buffer bytes = {0};
-    struct error error = {0};
+    error_clear(&error);
     dataset_close(&dataset);
     if (!dataset_open(&dataset, &options, SPLIT_TRAIN, NULL, &error)) {
         assert_true(error.kind == ERROR_DATA || error.kind == ERROR_MEMORY);

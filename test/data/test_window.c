@@ -14,8 +14,6 @@ enum { SAMPLES = 6, CHANNELS = 2, HEIGHT = 21, WIDTH = 34, ROWS = 5, COLUMNS = 7
 enum { HIGH = 8, WIDE = 9, PLANE = HIGH * WIDE, OUTPUTS = 1, EPOCHS = 40 };
 enum { TILES = 3 * 4 };
 
-static struct error error;
-
 static float value_of(int64_t sample, int64_t channel, int64_t row, int64_t column)
 {
     return (float)(((sample * (CHANNELS + OUTPUTS) + channel) * HEIGHT + row) * WIDTH + column);
@@ -39,15 +37,14 @@ static void fields_write(hid_t file, const char *name, int64_t first, int64_t co
     hdf5_write(file, name, 4, extent, chunk, H5T_NATIVE_FLOAT, H5T_NATIVE_FLOAT, values);
 }
 
-static int set_up(void **state)
+static void set_up(void)
 {
-    temporary_setup(state);
+    temporary_setup();
     hid_t file = hdf5_create(temporary_path("train.h5"));
     fields_write(file, "chw", 0, CHANNELS, false);
     fields_write(file, "hwc", 0, CHANNELS, true);
     fields_write(file, "y", CHANNELS, OUTPUTS, false);
     H5Fclose(file);
-    return 0;
 }
 
 /* Use windows of HIGH x WIDE pixels. */
@@ -170,4 +167,4 @@ TEST(wrong_windows_are_refused)
     }
 }
 
-TEST_MAIN(.setup = set_up, .teardown = temporary_teardown)
+TEST_MAIN(.setup = set_up, .teardown = temporary_close)

@@ -300,4 +300,4 @@ TEST(what_cannot_be_adopted_is_measured)
     choices_close(careful);
 }
 
-TEST_MAIN(.setup = temporary_setup, .teardown = temporary_teardown)
+TEST_MAIN(.setup = temporary_setup, .teardown = temporary_close)

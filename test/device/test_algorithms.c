@@ -3,7 +3,6 @@
 /* Algorithms of matrix products: a device measures them, and replaces those that fail. Processes
  * that adopt them: test_gpu_algorithms.sh. */
 #include "device_test.h"
-#include "test.h"
 
 enum { ROWS = 64, IN = 200, OUT = 24 };
 

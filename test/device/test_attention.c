@@ -5,7 +5,6 @@
  * number of threads. */
 #include "base/base.h"
 #include "device_test.h"
-#include "test.h"
 
 struct attention_case {
     enum data_type type;

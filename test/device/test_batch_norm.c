@@ -3,7 +3,6 @@
 /* Batch normalisation against double precision: sums, statistics, output and all gradients, for all
  * types, instruction sets and options; bits are identical for any number of threads. */
 #include "device_test.h"
-#include "test.h"
 
 struct batch_norm_case {
     enum data_type type;

@@ -4,7 +4,6 @@
 #include "cpu/cpu.h"
 #include "cpu/cpu_convolution_plan.h"
 #include "device_test.h"
-#include "test.h"
 
 struct convolution_case {
     enum data_type type;

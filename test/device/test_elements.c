@@ -7,7 +7,6 @@
 #include "base/base.h"
 #include "base/random.h"
 #include "device_test.h"
-#include "test.h"
 
 /* A reference for sums of squares: an integer in units of 2^-352, one bit per element. */
 enum { BITS = 704, UNIT = 352, BLOCK = 16 };

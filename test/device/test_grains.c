@@ -4,11 +4,9 @@
  * however the samples are divided into passes and the grains into calls, and on any number of
  * threads. They equal those without grains up to rounding. Operations whose grains are calls of
  * their own are tested in models (test_grains_model, test_exact). */
-#include "base/base.h"
 #include "base/sum_tree.h"
 #include "device/grains.h"
 #include "device_test.h"
-#include "test.h"
 
 /* Not a power of two; the last grain is short. */
 enum { SAMPLES = 85, GRAIN = 8, GRAINS = 11, SLOTS = 12 };

@@ -6,7 +6,6 @@
 #include "base/random.h"
 #include "device/image.h"
 #include "device_test.h"
-#include "test.h"
 #include "vector_file.h"
 
 /* With these values the images are the levels themselves. */
@@ -46,7 +45,7 @@ static const void *spaced_copy(struct device_test *test, const void *samples, in
 
 TEST_KERNELS(resizes_are_pillows)
 {
-    struct vector_file *file = vector_file_open("device_resize.safetensors");
+    VECTOR_FILE(file, "device_resize.safetensors");
     char source[32], expected[32];
     int cases = 0;
     for (;; cases++) {
@@ -72,7 +71,6 @@ TEST_KERNELS(resizes_are_pillows)
                          (int)truth[i]);
     }
     assert_int_equal(cases, 9);
-    vector_file_close(file);
 }
 
 static uint8_t *random_source(struct device_test *test, int64_t count)

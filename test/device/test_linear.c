@@ -8,7 +8,6 @@
 
 #include "cpu/cpu.h"
 #include "device_test.h"
-#include "test.h"
 
 enum {
     BIAS = 1,
@@ -275,7 +274,6 @@ TEST(not_a_number_gets_through)
 TEST(an_unknown_instruction_set_is_an_error)
 {
     device_test_of_cpu();
-    struct error error = {0};
     device_test_set_kernels("abacus");
     assert_null(device_cpu.open(0, 1, &error));
     assert_int_equal(error.kind, ERROR_USAGE);
@@ -406,7 +404,6 @@ const dnnl_version_t *dnnl_version(void)
 TEST(a_library_of_other_headers_is_refused)
 {
     device_test_of_cpu();
-    struct error error = {0};
     library_major++;
     assert_null(device_cpu.open(0, 1, &error));
     library_major--;

@@ -3,7 +3,6 @@
 /* Cross-entropy against PyTorch (test/vectors/make_device.py) and against double precision: losses,
  * gradients, counters; ties, smoothing, soft targets, extreme logits, NaN. */
 #include "device_test.h"
-#include "test.h"
 #include "vector_file.h"
 
 /* Sums in device memory. */
@@ -49,13 +48,12 @@ static void check_vector(struct vector_file *file, const char *name, enum cross_
 
 TEST(losses_are_pytorchs)
 {
-    struct vector_file *file = vector_file_open("device_loss.safetensors");
+    VECTOR_FILE(file, "device_loss.safetensors");
     check_vector(file, "labels", CROSS_ENTROPY_SOFTMAX, 0, false);
     check_vector(file, "smooth", CROSS_ENTROPY_SOFTMAX, 0.1f, false);
     check_vector(file, "targets", CROSS_ENTROPY_SOFTMAX, 0, true);
     check_vector(file, "binary", CROSS_ENTROPY_BINARY, 0.1f, false);
     check_vector(file, "binary_sum", CROSS_ENTROPY_BINARY_SUM, 0, true);
-    vector_file_close(file);
 }
 
 struct loss_case {

@@ -3,7 +3,6 @@
 /* Layer normalisation against double precision: output, statistics and all gradients, for all
  * types, instruction sets and options; bits are identical for any number of threads. */
 #include "device_test.h"
-#include "test.h"
 
 /* The tensor that dx overwrites. */
 enum place { PLACE_OWN, PLACE_ADD, PLACE_DY };

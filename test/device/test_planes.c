@@ -4,7 +4,6 @@
  * interpolation and its gradient, against plain loops: all types and instruction sets; equal
  * values, NaN, windows past the edge. */
 #include "device_test.h"
-#include "test.h"
 
 struct pool_case {
     enum data_type type;

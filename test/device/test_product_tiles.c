@@ -5,7 +5,6 @@
 
 #include "cpu/cpu.h"
 #include "device_test.h"
-#include "test.h"
 
 enum { ALONG_A = 1, ALONG_B = 2, LAYOUTS = 4, GAP = 3 };
 

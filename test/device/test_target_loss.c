@@ -4,7 +4,6 @@
  * precision, gradients against finite differences: all kinds and types, planes, weights, missing
  * targets. */
 #include "device_test.h"
-#include "test.h"
 #include "vector_file.h"
 
 enum missing { NONE, SOME, ALL }; /* ALL: in sample 0; SOME elsewhere */
@@ -89,15 +88,15 @@ static struct target_loss loss_args(struct device_test *test, const struct loss_
 static double loss_of(const struct target_loss *args, const double *p, double target, int64_t i)
 {
     const int64_t pixels = args->height * args->width;
-    const double error = p[i] - target;
+    const double gap = p[i] - target;
     double sum = 0;
 
     if (args->kind == TARGET_SQUARED)
-        return error * error;
+        return gap * gap;
     if (args->kind == TARGET_ABSOLUTE)
-        return fabs(error);
+        return fabs(gap);
     if (args->kind == TARGET_HUBER)
-        return fabs(error) < 1 ? error * error / 2 : fabs(error) - 0.5;
+        return fabs(gap) < 1 ? gap * gap / 2 : fabs(gap) - 0.5;
     if (args->kind == TARGET_BINARY)
         return log1p(exp(p[i])) - p[i] * target;
     for (int64_t c = 0; c < args->outputs; c++)
@@ -267,7 +266,7 @@ static void check_vector(struct vector_file *file, const char *name, enum target
 
 TEST_KERNELS(losses_are_pytorchs)
 {
-    struct vector_file *file = vector_file_open("target_loss.safetensors");
+    VECTOR_FILE(file, "target_loss.safetensors");
     for (int weights = 0; weights < 2; weights++) {
         check_vector(file, "squared", TARGET_SQUARED, weights);
         check_vector(file, "absolute", TARGET_ABSOLUTE, weights);
@@ -275,7 +274,6 @@ TEST_KERNELS(losses_are_pytorchs)
         check_vector(file, "binary", TARGET_BINARY, weights);
         check_vector(file, "cross_entropy", TARGET_CROSS_ENTROPY, weights);
     }
-    vector_file_close(file);
 }
 
 /* Run one sample of two values and two outputs. Return its loss; args.dpredictions: its gradient.

@@ -6,7 +6,6 @@
 #pragma GCC diagnostic ignored "-Wpsabi" /* vectors of 64 bytes */
 #include "cpu/tiles/tile.h"
 #include "device_test.h"
-#include "test.h"
 
 enum { ROWS = 5, PAIRS = 3, COLUMNS = 7 };
 

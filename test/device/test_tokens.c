@@ -5,7 +5,6 @@
  * and drop path, and these alone: for every step, sample and instruction set (test_grains draws the
  * masks of parts). Copies have the same bits. */
 #include "device_test.h"
-#include "test.h"
 
 static void check_near(struct device_test *test, const char *what, enum data_type type,
                        const void *tensor, const double *expected)

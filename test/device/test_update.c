@@ -4,7 +4,6 @@
  * buffers: clipping, loss scale, segments, moving average, compute copy. */
 #include "device/exact_sum.h"
 #include "device_test.h"
-#include "test.h"
 #include "vector_file.h"
 
 /* beta2: alpha of RMSprop. */
@@ -134,10 +133,9 @@ static void check_optimizer(const struct update_case *it, const struct vector_fi
 
 TEST_KERNELS(optimizers_are_pytorchs)
 {
-    struct vector_file *file = vector_file_open("device_update.safetensors");
+    VECTOR_FILE(file, "device_update.safetensors");
     for (int i = 0; i < CASES; i++)
         check_optimizer(&cases[i], file);
-    vector_file_close(file);
 }
 
 /* Memory of an AdamW update of `count` elements with a copy in this type. */

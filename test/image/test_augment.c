@@ -6,7 +6,6 @@
  * with every instruction set. */
 #include "device_test.h"
 #include "image/augment.h"
-#include "test.h"
 #include "vector_file.h"
 
 enum { CASE_FIELDS = 10, TURN_FIELDS = 5, MATRIX = 6 };
@@ -68,7 +67,7 @@ static void apply(const struct pixel_plan *plan, const uint8_t *source, int64_t 
 static void check_pixels(const char *size, const char *cases, const char *images, int fields,
                          struct pixel_plan (*plan_of)(const double *, int64_t, int64_t))
 {
-    struct vector_file *file = vector_file_open("augment.safetensors");
+    VECTOR_FILE(file, "augment.safetensors");
     char name[64];
     snprintf(name, sizeof name, "%s.source", size);
     int64_t height = vector_file_size(file, name, 1), width = vector_file_size(file, name, 2);
@@ -86,7 +85,6 @@ static void check_pixels(const char *size, const char *cases, const char *images
                 fail_msg("%s, %s %d, pixel %d: %g, expected %d", size, cases, (int)i, (int)p,
                          (double)moved[p] * 255, expected[i * pixels + p]);
     }
-    vector_file_close(file);
 }
 
 TEST(test_pixels)
@@ -99,7 +97,7 @@ TEST(test_pixels)
 
 static void check_matrices(const char *size, int64_t width, int64_t height)
 {
-    struct vector_file *file = vector_file_open("augment.safetensors");
+    VECTOR_FILE(file, "augment.safetensors");
     char name[64];
     int64_t count;
     snprintf(name, sizeof name, "%s.angles", size);
@@ -113,7 +111,6 @@ static void check_matrices(const char *size, int64_t width, int64_t height)
         assert_true(plan.rotate);
         assert_memory_equal(plan.matrix, expected + i * MATRIX, sizeof plan.matrix);
     }
-    vector_file_close(file);
 }
 
 TEST(test_matrices)
@@ -253,10 +250,9 @@ static void check_torchvision(struct vector_file *file, const char *name, bool c
 /* Also a batch without samples. */
 TEST(test_torchvision)
 {
-    struct vector_file *file = vector_file_open("mix.safetensors");
+    VECTOR_FILE(file, "mix.safetensors");
     check_torchvision(file, "mixup", false);
     check_torchvision(file, "cutmix", true);
-    vector_file_close(file);
     DEVICE_TEST(test, 1);
     struct images_mix args = mix_make(&test, TYPE_FP32, 2, 4, 4, 3);
     args.batch = 0;
@@ -336,9 +332,9 @@ TEST(changes_are_torchvisions)
     static const char *const names[] = {"noise", "ramps", "grey", "pixel", "lines"};
     static const char *const sets[] = {"baseline", "avx2", "avx512", "neon_bf16"};
     int tried = 0;
-    struct vector_file *file = vector_file_open("policy.safetensors");
+    VECTOR_FILE(file, "policy.safetensors");
     for (size_t set = 0; set < sizeof sets / sizeof *sets; set++) {
-        struct error error = {0};
+        error_clear(&error);
         device_test_set_kernels(sets[set]);
         const struct cpu_kernels *host = cpu_kernels_choose(&error);
         device_test_set_kernels(NULL);
@@ -347,7 +343,6 @@ TEST(changes_are_torchvisions)
         tried += host != NULL;
     }
     assert_true(tried > 0);
-    vector_file_close(file);
 }
 
 TEST_MAIN()

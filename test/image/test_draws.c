@@ -16,7 +16,6 @@ static const char jitter_settings[] =
     "augment.brightness=0.4 augment.contrast=1.5 augment.saturation=0.2 augment.hue=0.1";
 
 static struct options options;
-static struct error error;
 static struct pixel_plan plans[DRAWS]; /* of plans_draw */
 
 /* Set the options to these settings. */

@@ -30,22 +30,20 @@ static const char kinds[] =
 static struct sample samples[64]; /* of kinds */
 static uint32_t sample_count;
 static struct image_pixels pixels;
-static struct error error;
 
-static int open_vectors(void **state)
+static void open_vectors(void)
 {
     char copy[sizeof kinds], *rest = copy;
     memcpy(copy, kinds, sizeof kinds);
-    image_vectors_open(state);
+    image_vectors_open();
     for (char *kind; (kind = strsep(&rest, " ")) != NULL;)
         samples[sample_count++] = sample_find(kind);
-    return 0;
 }
 
-static int close_vectors(void **state)
+static void close_vectors(void)
 {
     image_pixels_free(&pixels);
-    return image_vectors_close(state);
+    image_vectors_close();
 }
 
 static bool header_read(const uint8_t *bytes, size_t count, struct image_header *header)

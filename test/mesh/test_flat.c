@@ -4,7 +4,6 @@
 /* Flat buffers on 1 to 4 ranks, on CPUs and (emulated) GPUs, for all shard sizes: sums, norms and
  * hashes; gathered units are whole. All ranks run the same tests and sum their numbers of failures
  * before an assertion, so that no rank waits for one that has failed. */
-#include "base/allocate.h"
 #include "mesh/flat.h"
 
 #include "base/random.h"
@@ -47,10 +46,10 @@ static struct unit units[UNITS] = {
     {.name = "head", .tensors = head, .tensor_count = 2},
 };
 
-static int device_begin(void **state)
+static void device_begin(void)
 {
     uint32_t index = 0;
-    flat_device_open(state);
+    flat_device_open();
     device = flat_device.device;
     stream = flat_device.stream;
     if (strcmp(device->backend->name, "cpu") != 0) /* the emulated GPU is slow */
@@ -64,7 +63,6 @@ static int device_begin(void **state)
         }
     block[3].trainable = false;
     block[4].kind = TENSOR_STATE;
-    return 0;
 }
 
 /* GPUs use no shared memory. */
@@ -115,7 +113,6 @@ TEST(moments_start_at_zero)
 
 static float *pinned_floats(int64_t count)
 {
-    struct error error = {0};
     float *values =
         device->backend->allocate_pinned(device, (size_t)count * sizeof *values, &error);
     assert_non_null(values);
@@ -270,7 +267,6 @@ TEST(norms_have_the_same_bits_on_every_mesh)
     struct unit_tensor *const adapting[TENSORS] = {&stem[2], &block[2], &head[0]};
     double first[1 + 2 * TENSORS], found[1 + 2 * TENSORS];
     int64_t wrong = 0;
-    struct error error = {0};
     struct step_params *params = device->backend->allocate_pinned(device, sizeof *params, &error);
     assert_non_null(params);
     *params = (struct step_params){.update = 1};
@@ -388,7 +384,7 @@ TEST(a_flipped_bit_is_found_and_named)
 {
     int wrong = 0;
     for (int shard = 1; shard > 0; shard = next_shard(shard)) {
-        struct error error = {0};
+        error_clear(&error);
         FLAT(fixture, shard, KEEP_ALL, TYPE_FP32);
         wrong += !flat_check_same(&fixture.flat, &error);
         struct flat_buffer *buffer = &fixture.flat.buffers[1];

@@ -31,10 +31,10 @@ static struct unit units[UNITS] = {
     {.name = "head", .tensors = head, .tensor_count = 2, .count = 17},
 };
 
-static int device_begin(void **state)
+static void device_begin(void)
 {
     frozen[0].trainable = first[1].trainable = false;
-    return flat_device_open(state);
+    flat_device_open();
 }
 
 /* Return an element of the gradient of a grain: random sign, magnitudes of 2^-16 to 1. */
@@ -137,7 +137,6 @@ TEST(every_mesh_has_the_sum_of_the_tree)
 TEST(a_strategy_without_shards_has_no_shard_size)
 {
     struct mesh mesh;
-    struct error error = {0};
     const struct mesh_options options = {.strategy = STRATEGY_DDP, .shard = 2};
     assert_false(mesh_open(&mesh, world, &options, &error));
     assert_error(&error, ERROR_USAGE, "mesh.shard=2");

@@ -22,16 +22,16 @@ TEST(normal_numbers_invert_the_distribution)
     struct unit_tensor tensor = tensor_of(INITIAL_NORMAL, COUNT, 1);
     tensor.index = 7;
     initial_draw(&tensor, 5, 0, COUNT, value);
-    double sum = 0, squares = 0, error = 0;
+    double sum = 0, squares = 0, gap = 0;
     for (int i = 0; i < COUNT; i++) {
         struct random_block drawn =
             random_block_at(5, RANDOM_INITIAL_WEIGHTS, 0, 0, 7, (uint32_t)i / 4);
         double uniform = ((double)(drawn.word[i % 4] >> 9) + 0.5) * 0x1p-22 - 1;
-        error = fmax(error, fabs(erf(value[i] / sqrt(2)) - uniform));
+        gap = fmax(gap, fabs(erf(value[i] / sqrt(2)) - uniform));
         sum += value[i];
         squares += (double)value[i] * value[i];
     }
-    assert_true(error < 1e-6);
+    assert_true(gap < 1e-6);
     assert_true(fabs(sum / COUNT) < 0.01 && fabs(squares / COUNT - 1) < 0.01);
 }
 

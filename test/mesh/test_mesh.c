@@ -9,10 +9,9 @@
 static const char *imagined(int ranks, int node_ranks, int strategy, int64_t shard, char *described,
                             bool *one_node)
 {
-    static struct error error;
     struct options options = {.mesh = {.strategy = strategy, .shard = shard}};
     struct mesh mesh;
-    error = (struct error){0};
+    error_clear(&error);
     if (!mesh_imagine(&mesh, ranks - 1, ranks, node_ranks, &options.mesh, &error))
         return error.text;
     mesh_describe(&mesh, described, 128);

@@ -5,7 +5,6 @@
  * without grains up to rounding. */
 #include "base/sum_tree.h"
 #include "device_test.h"
-#include "test.h"
 #include "vit_fixture.h"
 
 enum { GRAIN = 8, GRAINS = 4, SAMPLES = 29, PASSES = 3 };

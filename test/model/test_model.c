@@ -68,7 +68,7 @@ static struct vector_file *open_case(struct vit_fixture *fixture, const char *na
 static void close_case(struct vit_fixture *fixture, struct vector_file *file)
 {
     vit_fixture_close(fixture);
-    vector_file_close(file);
+    vector_file_close(&file);
 }
 
 static double smoothing_of(const struct vector_file *file)
@@ -291,7 +291,6 @@ static FILE *text_vectors(const char *name)
 static struct model *model_of(const char *words)
 {
     static struct options options;
-    struct error error = {0};
     settings_set(&options, words);
     struct model *model = model_open(&options, NULL, TYPE_FP32, &error);
     assert_non_null(model);

@@ -10,7 +10,6 @@
 #include "comm/comm.h"
 #include "device_test.h"
 #include "model_fixture.h"
-#include "test.h"
 #include "train/optimizer.h"
 #include "vit_fixture.h"
 

@@ -132,7 +132,7 @@ TEST(test_bad_options)
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct options options;
-        struct error error = {0};
+        error_clear(&error);
         settings_set(&options, rows[i][0]);
         assert_null(model_open(&options, NULL, TYPE_FP32, &error));
         assert_error(&error, ERROR_USAGE, rows[i][1]);

@@ -8,7 +8,6 @@
 #include "comm_fixture.h"
 #include "model_fixture.h"
 #include "options/options.h"
-#include "test.h"
 #include "train/step.h"
 
 /* Settings that each strategy is tested with. */
@@ -84,7 +83,7 @@ static void counting_begin(struct counted_group *counted, struct comm *comm)
 }
 
 /* Run two steps and count what the second one sends. */
-static bool steps_run(struct session *session, struct error *error)
+static bool steps_run(struct session *session)
 {
     struct step_times times = {0};
     flat_initialize(&session->flat, 1);
@@ -93,7 +92,7 @@ static bool steps_run(struct session *session, struct error *error)
     loader_start(session->train.loader, 0, 0, sampler_steps(&session->train.sampler));
     for (int number = 0; number < 2; number++) {
         shard_counted.sent = replica_counted.sent = 0;
-        if (!step_run(session, number, 1e-3, &times, error))
+        if (!step_run(session, number, 1e-3, &times, &error))
             return false;
     }
     loader_stop(session->train.loader);
@@ -113,7 +112,6 @@ static bool differs(double planned, double counted, const char *what, const char
 static int plan_differs(const struct plan *plan, const struct session *session, const char *variant)
 {
     struct session planned;
-    struct error error = {0};
     const struct session_memory *wanted = &planned.memory, *memory = &session->memory;
     assert_ok(plan_session(plan, &planned, &error), &error);
     struct step_prediction prediction = plan_predict(plan, NULL, &planned);
@@ -141,14 +139,13 @@ static int plan_wrong(int strategy, const char *variant)
     struct options options;
     struct plan plan;
     static struct session session;
-    struct error error = {0};
     options_make(&options, strategy, variant);
     if (strategy == STRATEGY_HSDP && world->size == 4)
         options.mesh.shard = 2;
     assert_ok(session_open(&session, &options, world, &error), &error);
     counting_begin(&shard_counted, session.mesh.shard);
     counting_begin(&replica_counted, session.mesh.replica);
-    assert_ok(session_start(&session, &error) && steps_run(&session, &error) &&
+    assert_ok(session_start(&session, &error) && steps_run(&session) &&
                   plan_open(&plan, &options, world->size, world->size, &error),
               &error);
     int wrong = plan_differs(&plan, &session, variant);
@@ -171,7 +168,6 @@ TEST(plans_are_what_runs_take)
 static void imagined_open(struct plan *plan, int ranks, int strategy, const char *variant)
 {
     struct options options;
-    struct error error = {0};
     options_make(&options, strategy, variant);
     assert_ok(plan_open(plan, &options, ranks, 4, &error), &error);
 }
@@ -181,7 +177,6 @@ TEST(rows_add_up_to_the_arena)
     for (int i = 0; i < VARIANTS; i++) {
         struct plan plan;
         struct session session;
-        struct error error = {0};
         size_t sums[MEMORY_CLASSES] = {0};
         imagined_open(&plan, 8, STRATEGY_FSDP, variants[i]);
         assert_ok(plan_session(&plan, &session, &error), &error);
@@ -204,7 +199,6 @@ TEST(rows_add_up_to_the_arena)
 static size_t needs_of(struct plan *plan, int64_t batch)
 {
     struct session session;
-    struct error error = {0};
     plan->options.train.batch = batch;
     assert_ok(plan_session(plan, &session, &error), &error);
     const size_t needs = session_needs(&session);
@@ -215,7 +209,6 @@ static size_t needs_of(struct plan *plan, int64_t batch)
 static int64_t largest_of(const struct plan *plan, size_t room)
 {
     struct session session;
-    struct error error = {0};
     assert_ok(plan_session(plan, &session, &error), &error);
     const int64_t largest = plan_largest_batch(plan, &session, room);
     session_close(&session);
@@ -244,7 +237,6 @@ static struct step_prediction sent_by(const struct plan *plan, enum strategy_cho
 {
     const struct plan other = plan_with(plan, strategy, CHECKPOINT_ACTIVATIONS_NONE);
     struct session session;
-    struct error error = {0};
     assert_ok(plan_session(&other, &session, &error), &error);
     struct step_prediction sent = plan_predict(&other, NULL, &session);
     session_close(&session);

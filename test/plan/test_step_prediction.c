@@ -20,7 +20,6 @@ static void step_predict_one(const char *settings, struct step_prediction *predi
 {
     static struct plan plan;
     static struct options options;
-    struct error error = {0};
     settings_set(&options, settings);
     settings_apply(&options, "data.format=synthetic run.threads=1 run.backend=cpu");
     assert_ok(plan_open(&plan, &options, 1, 1, &error) && plan_session(&plan, session, &error),
@@ -279,10 +278,10 @@ TEST(measured_points)
     near(machine_collective_seconds(&machine, &gather, &node), 200);
 }
 
-static bool machine_from(const char *text, struct machine *machine, struct error *error)
+static bool machine_from(const char *text, struct machine *machine)
 {
-    *error = (struct error){0};
-    return machine_read(machine, temporary_write("cluster.ini", text), false, error);
+    error_clear(&error);
+    return machine_read(machine, temporary_write("cluster.ini", text), false, &error);
 }
 
 TEST(wrong_machine_files)
@@ -309,16 +308,14 @@ TEST(wrong_machine_files)
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         static struct machine machine;
-        struct error error;
-        assert_false(machine_from(cases[i].text, &machine, &error));
+        assert_false(machine_from(cases[i].text, &machine));
         assert_error(&error, ERROR_USAGE, cases[i].message);
     }
     static struct machine machine; /* more points than fit */
     char text[4096] = "[fp32]\n";
-    struct error error;
     for (int i = 0; i <= MACHINE_POINTS; i++)
         snprintf(text + strlen(text), sizeof text - strlen(text), "copy = %dx1x1 5\n", i + 1);
-    assert_false(machine_from(text, &machine, &error));
+    assert_false(machine_from(text, &machine));
     assert_error(&error, ERROR_USAGE, "fp32.copy");
 }
 
@@ -351,5 +348,5 @@ TEST(missing_speeds_are_errors)
 int main(void)
 {
     log_open(0, LOG_WARN);
-    return TESTS_RUN(.setup = temporary_setup, .teardown = temporary_teardown);
+    return TESTS_RUN(.setup = temporary_setup, .teardown = temporary_close);
 }

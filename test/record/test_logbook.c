@@ -11,17 +11,14 @@
 
 static char book[4096];
 
-static int make_folder(void **state)
+static void make_folder(void)
 {
-    (void)state;
     temporary_open();
     snprintf(book, sizeof book, "%s", temporary_path("book"));
-    return 0;
 }
 
 static void row_add(const char *row, bool again)
 {
-    struct error error = {0};
     assert_ok(logbook_add(book, row, again, &error), &error);
 }
 
@@ -95,7 +92,7 @@ TEST(a_book_that_cannot_be_written_is_an_error)
     temporary_directory("zeros");
     temporary_file("zeros/README.md", "a\0b", 3); /* text behind the zero is not lost */
     for (int i = 0; i < 3; i++) {
-        struct error error = {0};
+        error_clear(&error);
         assert_false(logbook_add(temporary_path(books[i]), " a |", false, &error));
         assert_int_equal(error.kind, ERROR_FILE);
     }
@@ -116,7 +113,7 @@ TEST(concurrent_writers_lose_nothing)
         bool good = true;
         for (int i = 0; i < ROWS; i++) {
             char row[64];
-            struct error error = {0};
+            error_clear(&error);
             snprintf(row, sizeof row, " runs/concurrent-%d-%d | 1 |", writer, i);
             good = good && logbook_add(book, row, false, &error);
         }
@@ -131,4 +128,4 @@ TEST(concurrent_writers_lose_nothing)
     assert_int_equal(text_count(index, "| runs/concurrent-"), WRITERS * ROWS);
 }
 
-TEST_MAIN(.setup = make_folder, .teardown = temporary_teardown)
+TEST_MAIN(.setup = make_folder, .teardown = temporary_close)

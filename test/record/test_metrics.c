@@ -3,8 +3,6 @@
  * resumed form one table. */
 #include "record/metrics.h"
 
-#include <unistd.h>
-
 #include "base/columns.h"
 #include "options/options.h"
 #include "record/evaluation.h"
@@ -21,17 +19,14 @@
 static struct run_folder folder;
 static struct options options;
 
-static int make_folder(void **state)
+static void make_folder(void)
 {
-    (void)state;
     snprintf(folder.path, sizeof folder.path, "%s", temporary_open());
     options.output.tensorboard = true;
-    return 0;
 }
 
 static struct metrics *open_log(const struct metrics_position *position)
 {
-    struct error error = {0};
     struct metrics *log = metrics_open(&folder, &options.output, position, &error);
     assert_ok(log != NULL, &error);
     return log;
@@ -41,7 +36,6 @@ static const struct metrics_position new_run;
 
 static void write_train(struct metrics *log, int64_t step)
 {
-    struct error error = {0};
     struct metrics_row row = metrics_row_empty("train", step / 10, step);
     row.loss = 2.5;
     row.top1 = 0.125;
@@ -65,7 +59,6 @@ static void write_train(struct metrics *log, int64_t step)
 
 static void write_epoch(struct metrics *log, int64_t epoch, int64_t steps)
 {
-    struct error error = {0};
     struct metrics_row row = metrics_row_empty("epoch", epoch, steps);
     row.loss = 2;
     row.top1 = 0.25;
@@ -82,8 +75,6 @@ static void write_epoch(struct metrics *log, int64_t epoch, int64_t steps)
 
 static void close_log(struct metrics *log)
 {
-    struct error error = {0};
-
     assert_true(metrics_flush(log, &error));
     metrics_close(log);
 }
@@ -104,7 +95,6 @@ static void assert_file(const char *name, const char *expected)
 /* The second time without TensorBoard. */
 TEST(rows_have_the_given_values)
 {
-    struct error error = {0};
     for (int turn = 0; turn < 2; turn++) {
         options.output.tensorboard = turn == 0;
         struct metrics *log = open_log(&new_run);
@@ -170,7 +160,6 @@ TEST(outputs_have_rows)
     const struct dataset dataset = {.target = {.count = 2}, .target_name = names};
     const struct evaluation evaluation = {.outputs = 2, .errors = errors};
     const struct metrics_row row = metrics_row_empty("val", 0, 10);
-    struct error error = {0};
     struct metrics *log = open_log(&new_run);
 
     assert_true(metrics_write_targets(log, &row, &evaluation, &dataset, &error));
@@ -185,7 +174,6 @@ TEST(outputs_have_rows)
 
 TEST(table_with_other_columns_is_an_error_and_stays)
 {
-    struct error error = {0};
     static const char *const tables[] = {"a,b\n1,2\n", "epoch,step,spl\n1,2,train\n"};
     for (int i = 0; i < 4; i++) {
         error_clear(&error);
@@ -201,7 +189,6 @@ TEST(missing_folder_is_an_error)
 {
     struct run_folder missing = {.path = ""};
     snprintf(missing.path, sizeof missing.path, "%s", temporary_path("none/run"));
-    struct error error = {0};
     assert_null(metrics_open(&missing, &options.output, &new_run, &error));
     assert_int_equal(error.kind, ERROR_FILE);
 }
@@ -212,7 +199,6 @@ TEST(full_disk_is_an_error)
     static const struct column columns[] = {COLUMN(metrics_row, INTEGER, step), COLUMNS_END};
     const struct metrics_row row = {.step = 1};
     struct csv csv = {.path = "metrics.csv"};
-    struct error error = {0};
 
     csv.stream = fopen("/dev/full", "a");
     assert_non_null(csv.stream);
@@ -245,4 +231,4 @@ TEST(intervals_end_at_the_steps_of_the_tags)
     assert_due(TAGS_IMAGENET, " 1 51 76 126");
 }
 
-TEST_MAIN(.before = make_folder, .after = temporary_teardown)
+TEST_MAIN(.before = make_folder, .after = temporary_close)

@@ -91,9 +91,8 @@ static char *console_output(int warnings)
 
 /* ---- a monitor */
 
-static int begin(void **state)
+static void begin(void)
 {
-    (void)state;
     log_open(world->rank, LOG_WARN);
     node = node != NULL ? node : comm_fake_open(0, 1);
     comm_barrier(world);
@@ -106,7 +105,6 @@ static int begin(void **state)
     if (world->rank == 0)
         assert_int_equal(mkdir(folder, 0777), 0);
     comm_barrier(world);
-    return 0;
 }
 
 static void gpu_open(const char *first_condition)
@@ -248,7 +246,6 @@ TEST(readings_are_written_everywhere)
     struct monitor_setup setup = some_setup();
     struct run_folder run = {0};
     struct options options;
-    struct error error = {0};
     char path[1024];
     if (world->rank != 0)
         return;

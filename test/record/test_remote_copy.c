@@ -32,7 +32,6 @@ static void links_set(const char *last, const char *best)
 /* Upload at the start and at the end; between them the last checkpoint changes. Return the log. */
 static char *log_of_upload(double seconds)
 {
-    struct error error = {.kind = ERROR_NONE};
     unlink(temporary_path("log"));
     assert_true(log_to_file(temporary_path("log"), &error));
     links_set("step-1.h5", "step-1.h5");
@@ -85,15 +84,14 @@ TEST(a_missing_program_is_named)
     assert_has(log, "install rclone");
 }
 
-static int set_up(void **state)
+static void set_up(void)
 {
     char path[4096];
-    const int failed = temporary_setup(state);
+    temporary_open();
     temporary_directory("run/checkpoints");
     snprintf(path, sizeof path, "%s:%s", temporary_path("bin"), getenv("PATH"));
     setenv("PATH", path, 1);
     log_open(0, LOG_INFO);
-    return failed;
 }
 
-TEST_MAIN(.setup = set_up, .teardown = temporary_teardown)
+TEST_MAIN(.setup = set_up, .teardown = temporary_close)

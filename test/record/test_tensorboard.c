@@ -26,11 +26,9 @@ struct event_file {
 
 static const char *folder;
 
-static int make_folder(void **state)
+static void make_folder(void)
 {
-    (void)state;
     folder = temporary_open();
-    return 0;
 }
 
 static uint32_t masked_crc32c(const unsigned char *data, size_t bytes)
@@ -101,7 +99,6 @@ static void assert_event(const struct record *record, const void *expected, size
 
 static struct tensorboard *open_board(void)
 {
-    struct error error = {0};
     struct tensorboard *board = tensorboard_open(folder, &error);
     assert_ok(board != NULL, &error);
     return board;
@@ -118,7 +115,6 @@ TEST(events_have_the_published_fields)
     static const char zero[] = "\x10\x00\x2a\x0b\x0a\x09\x0a\x02lr\x15\x00\x00\x00\x00";
     static const char restart[] = "\x10\x07\x3a\x02\x08\x01" /* 7: session log, 1: START */;
     struct event_file files[FILES];
-    struct error error = {0};
     struct tensorboard *board = open_board();
 
     assert_true(tensorboard_scalar(board, "train/acc", 300, 0.625, &error));
@@ -140,7 +136,6 @@ TEST(events_have_the_published_fields)
 TEST(later_files_sort_last)
 {
     struct event_file files[FILES];
-    struct error error = {0};
 
     temporary_file("events.out.tfevents.9000000000.host.1", "", 0);
     for (int64_t part = 1; part <= 2; part++) {
@@ -159,7 +154,6 @@ TEST(later_files_sort_last)
 /* The limit on the file size acts as a full disk. */
 TEST(full_disk_is_an_error)
 {
-    struct error error = {0};
     struct rlimit old, small = {.rlim_cur = 20000};
     struct tensorboard *board = open_board();
     bool good = true;
@@ -177,4 +171,4 @@ TEST(full_disk_is_an_error)
     tensorboard_close(board);
 }
 
-TEST_MAIN(.before = make_folder, .after = temporary_teardown)
+TEST_MAIN(.before = make_folder, .after = temporary_close)

@@ -2,9 +2,6 @@
 /* Values for tests of collectives, and MPI's results with them. */
 #include "comm_fixture.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "base/random.h"
 #include "test.h"
 

@@ -64,7 +64,7 @@ void arrays_begin(const char *root, const char *x, const char *y)
 
 void split_opens(const char *settings, enum data_split split, int64_t count)
 {
-    struct error error = {0};
+    error_clear(&error);
     settings_apply(&options, settings);
     dataset_close(&dataset);
     assert_ok(dataset_open(&dataset, &options, split, dataset_comm, &error), &error);
@@ -74,7 +74,7 @@ void split_opens(const char *settings, enum data_split split, int64_t count)
 
 void split_fails(const char *settings, enum data_split split, const char *part)
 {
-    struct error error = {0};
+    error_clear(&error);
     settings_apply(&options, settings);
     dataset_close(&dataset);
     if (dataset_open(&dataset, &options, split, dataset_comm, &error))

@@ -5,7 +5,6 @@
 
 #include "base/random.h"
 #include "comm/comm.h"
-#include "test.h"
 
 /* The module for GPUs calls these functions of the program that opens it, which includes their
  * files of libvittrain.a. */
@@ -19,9 +18,9 @@ static const char *device_name(void)
     return name != NULL && name[0] != '\0' ? name : "cpu";
 }
 
-const struct device_backend *device_test_backend(struct error *error)
+const struct device_backend *device_test_backend(struct error *failure)
 {
-    return device_find(device_name(), error);
+    return device_find(device_name(), failure);
 }
 
 bool device_test_emulate(void)
@@ -55,7 +54,6 @@ void device_test_of_cpu(void)
 
 void device_test_open_number(struct device_test *test, int number, int threads)
 {
-    struct error error = {0};
     const struct device_backend *backend = device_test_backend(&error);
     struct device *device = backend == NULL ? NULL : backend->open(number, threads, &error);
     if (device == NULL)
@@ -81,7 +79,6 @@ void device_test_print(struct device *device)
 
 void device_test_take(struct device_test *test, struct device *device)
 {
-    struct error error = {0};
     const struct device_backend *backend = device->backend;
     const size_t bytes = backend->workspace_bytes(device);
     device_test_print(device);
@@ -145,7 +142,6 @@ void device_test_wait(struct device_test *test)
 /* Exactly the requested size: the sanitizer detects an overrun. */
 void *device_test_zeros(struct device_test *test, enum data_type type, int64_t count)
 {
-    struct error error = {0};
     size_t bytes = (size_t)count * type_size(type);
     assert_true(test->tensor_count < DEVICE_TEST_TENSORS);
     void *memory = test->device->backend->allocate_pinned(test->device, bytes, &error);
@@ -286,24 +282,24 @@ void device_test_set_kernels(const char *name)
     setenv("VITTRAIN_CPU", name != NULL ? name : given, 1);
 }
 
-void device_test_every_kernels(void (*test)(void **state), void **state)
+void device_test_every_kernels(void (*test)(void))
 {
     static const char *const names[] = {"baseline", "avx2",         "avx512",
                                         "amx",      "amx-emulated", "neon_bf16"};
     if (strcmp(device_name(), "cpu") != 0) {
-        test(state);
+        test();
         return;
     }
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        struct error error = {0};
         device_test_set_kernels(names[i]);
         struct device *device = device_cpu.open(0, 1, &error);
         if (device == NULL) {
+            error_clear(&error);
             print_message("# no %s here\n", names[i]);
             continue;
         }
         device_cpu.close(device);
-        test(state);
+        test();
     }
     device_test_set_kernels(NULL);
 }

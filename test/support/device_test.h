@@ -29,7 +29,7 @@ struct device_test {
 };
 
 /* Return the backend under test; NULL and an error if it is not available. */
-const struct device_backend *device_test_backend(struct error *error);
+const struct device_backend *device_test_backend(struct error *failure);
 
 /* Print the name of a GPU once, as proof that the tests ran on it. */
 void device_test_print(struct device *device);
@@ -129,20 +129,16 @@ void device_test_set_kernels(const char *name);
 
 /* Run a test once for each instruction set of this processor; devices opened by the test use it. On
  * other devices: once. */
-void device_test_every_kernels(void (*test)(void **state), void **state);
+void device_test_every_kernels(void (*test)(void));
 
 /* TEST for device_test_every_kernels. */
 #define TEST_KERNELS(function)                                                                     \
-    static void function(void **state);                                                            \
-    static void function##_kernels(void **state)                                                   \
+    static void function##_of_device(void);                                                        \
+    TEST(function)                                                                                 \
     {                                                                                              \
-        device_test_every_kernels(function, state);                                                \
+        device_test_every_kernels(function##_of_device);                                           \
     }                                                                                              \
-    __attribute__((constructor)) static void function##_add(void)                                  \
-    {                                                                                              \
-        test_add(&test_list, #function, function##_kernels, NULL, NULL);                           \
-    }                                                                                              \
-    static void function(__attribute__((unused)) void **state)
+    static void function##_of_device(void)
 
 /* Fail unless `call` ends the program because of a programming error, with a text that contains
  * `message`. Only on the CPU: it runs in a forked process, where CUDA does not work. */

@@ -3,18 +3,14 @@
 
 struct device_test flat_device;
 
-int flat_device_open(void **state)
+void flat_device_open(void)
 {
-    (void)state;
     device_test_open_number(&flat_device, world->rank, 1);
-    return 0;
 }
 
-int flat_device_close(void **state)
+void flat_device_close(void)
 {
-    (void)state;
     device_test_close(&flat_device);
-    return 0;
 }
 
 void queue_wait(void)
@@ -28,7 +24,6 @@ void flat_fixture_open(struct flat_fixture *fixture, struct unit *units, int cou
     struct device *device = flat_device.device;
     struct flat_model *flat = &fixture->flat;
     struct mesh *mesh = &fixture->mesh;
-    struct error error = {0};
     const struct mesh_options options = {
         .strategy = STRATEGY_ZERO1, .shard = shard, .transport = TRANSPORT_RING};
     assert_true(mesh_open(mesh, world, &options, &error) && mesh_use_device(mesh, device, &error));

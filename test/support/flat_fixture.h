@@ -21,8 +21,8 @@ enum flat_policy { KEEP_ALL, KEEP_WEIGHTS, KEEP_NOTHING, SHARE_MEMORY };
 extern struct device_test flat_device;
 
 /* Set-up and teardown of a program: the device. */
-int flat_device_open(void **state);
-int flat_device_close(void **state);
+void flat_device_open(void);
+void flat_device_close(void);
 
 /* Wait until all queued operations have ended. */
 void queue_wait(void);

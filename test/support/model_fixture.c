@@ -60,7 +60,6 @@ static void make_units(struct fixture *fixture, const struct fixture_shape *shap
 void fixture_open_on(struct fixture *fixture, struct comm *comm, int shard,
                      const struct fixture_shape *shape, int moments, bool averaged)
 {
-    struct error error = {0};
     *fixture = (struct fixture){.world = comm, .device = device_cpu.open(0, 1, &error)};
     ENSURE(fixture->device != NULL, "%s", error.text);
     options_default(&fixture->options);
@@ -233,48 +232,43 @@ void folder_write(const char *name, const void *content, size_t bytes)
 }
 
 bool fixture_checkpoint(const struct fixture *fixture, const struct checkpoint_target *target,
-                        const struct checkpoint_order *order, struct error *error)
+                        const struct checkpoint_order *order, struct error *failure)
 {
     struct checkpoint_writer *writer = checkpoint_writer_open(target, &fixture->flat, NULL);
-    const bool good = checkpoint_writer_start(writer, order, error);
+    const bool good = checkpoint_writer_start(writer, order, failure);
     checkpoint_writer_close(writer);
     return good;
 }
 
 bool fixture_write(struct fixture *fixture, enum writers_choice writers, int64_t step,
-                   struct error *error)
+                   struct error *failure)
 {
     const struct checkpoint_target target = {.directory = folder, .writers = writers};
     const struct training_state state = {.step = step};
     const struct checkpoint_order order = {
         .options = &fixture->options, .state = &state, .metadata = "{\"program\":\"here\"}"};
     fixture_fill(fixture, (uint32_t)step);
-    return fixture_checkpoint(fixture, &target, &order, error);
+    return fixture_checkpoint(fixture, &target, &order, failure);
 }
 
 void fixture_assert_read(struct fixture *fixture, const char *path, bool weights_only, int64_t step)
 {
     const struct checkpoint_target target = {.writers = WRITERS_ALL};
     struct training_state state = {.step = -1};
-    struct error error = {.kind = ERROR_NONE};
     fixture_fill(fixture, (uint32_t)step + 1);
     assert_ok(checkpoint_read(path, &target, &fixture->flat, &state, weights_only, &error), &error);
     assert_int_equal(state.step, step);
     assert_int_equal(fixture_all_wrong(fixture, (uint32_t)step), 0);
 }
 
-int fixture_folder_make(void **state)
+void fixture_folder_make(void)
 {
-    (void)state;
     fixture_directory(folder, sizeof folder);
-    return 0;
 }
 
-int fixture_folder_remove(void **state)
+void fixture_folder_remove(void)
 {
-    (void)state;
     fixture_remove(folder);
-    return 0;
 }
 
 int64_t fixture_total(int64_t count)

@@ -80,17 +80,17 @@ void folder_write(const char *name, const void *content, size_t bytes);
 
 /* Collective. Write a checkpoint in the foreground. */
 bool fixture_checkpoint(const struct fixture *fixture, const struct checkpoint_target *target,
-                        const struct checkpoint_order *order, struct error *error);
+                        const struct checkpoint_order *order, struct error *failure);
 
 /* Collective. Fill the model with the number of a step and write its checkpoint to the folder. Fill
  * the model with other values, read this checkpoint, and assert that it has those of the step. */
 bool fixture_write(struct fixture *fixture, enum writers_choice writers, int64_t step,
-                   struct error *error);
+                   struct error *failure);
 void fixture_assert_read(struct fixture *fixture, const char *path, bool weights_only,
                          int64_t step);
 
-int fixture_folder_make(void **state);
-int fixture_folder_remove(void **state);
+void fixture_folder_make(void);
+void fixture_folder_remove(void);
 
 /* The sum of the counts of all ranks. */
 int64_t fixture_total(int64_t count);

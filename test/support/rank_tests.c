@@ -10,7 +10,6 @@ char shared_folder[256];
 
 void fixture_world_open(int *argc, char ***argv)
 {
-    struct error error = {.kind = ERROR_NONE};
     hdf5_library_open();
     if (!comm_world_open(argc, argv, &world, &error)) {
         fprintf(stderr, "%s\n", error.text);
@@ -20,20 +19,16 @@ void fixture_world_open(int *argc, char ***argv)
     log_open(world->rank, LOG_QUIET);
 }
 
-int shared_folder_make(void **state)
+void shared_folder_make(void)
 {
-    (void)state;
     if (world->rank == 0)
         snprintf(shared_folder, sizeof shared_folder, "%s", temporary_open());
     comm_broadcast(world, shared_folder, sizeof shared_folder, COMM_BYTE, 0);
-    return 0;
 }
 
-int shared_folder_remove(void **state)
+void shared_folder_remove(void)
 {
-    (void)state;
     comm_barrier(world);
     if (world->rank == 0)
         temporary_close();
-    return 0;
 }

@@ -19,8 +19,8 @@ extern struct comm *world;
 
 /* Set-up and teardown: the folder of temporary.h on rank 0, whose path all ranks have. */
 extern char shared_folder[256];
-int shared_folder_make(void **state);
-int shared_folder_remove(void **state);
+void shared_folder_make(void);
+void shared_folder_remove(void);
 
 void rank_tests_add(const char *file, const struct test_group *group);
 

@@ -22,18 +22,9 @@ void temporary_close(void)
     folder_remove(root);
 }
 
-int temporary_setup(void **state)
+void temporary_setup(void)
 {
-    (void)state;
     temporary_open();
-    return 0;
-}
-
-int temporary_teardown(void **state)
-{
-    (void)state;
-    temporary_close();
-    return 0;
 }
 
 const char *temporary_path(const char *name)
@@ -45,7 +36,6 @@ const char *temporary_path(const char *name)
 
 const char *temporary_directory(const char *name)
 {
-    struct error error = {0};
     assert_ok(folder_make(temporary_path(name), "", &error), &error);
     return path;
 }

@@ -8,10 +8,7 @@
 /* Create the directory (under $TMPDIR or /tmp) and return its path. */
 const char *temporary_open(void);
 void temporary_close(void);
-
-/* The same as set-up and teardown functions for cmocka. */
-int temporary_setup(void **state);
-int temporary_teardown(void **state);
+void temporary_setup(void); /* the same without a result, for TEST_MAIN */
 
 /* Create a file, or a directory and its parents, below it. The path is valid until the next call.
  */

@@ -6,12 +6,11 @@
 
 #include "options/options.h"
 
-void test_add(struct test_list *list, const char *name, CMUnitTestFunction function,
-              CMFixtureFunction before, CMFixtureFunction after)
+void test_add(struct test_list *list, const char *name, CMUnitTestFunction function)
 {
     if (list->count == TEST_MOST)
         abort();
-    list->tests[list->count++] = (struct CMUnitTest){name, function, before, after, NULL};
+    list->tests[list->count++] = (struct CMUnitTest){.name = name, .test_func = function};
 }
 
 void test_begin(const char *name)
@@ -20,19 +19,32 @@ void test_begin(const char *name)
     fflush(stdout);
 }
 
+/* The functions of the group that runs, called by cmocka. */
+static const struct test_group *running;
+
+#define GROUP_CALL(name)                                                                           \
+    static int running_##name(__attribute__((unused)) void **state)                                \
+    {                                                                                              \
+        if (running->name != NULL)                                                                 \
+            running->name();                                                                       \
+        return 0;                                                                                  \
+    }
+GROUP_CALL(setup)
+GROUP_CALL(teardown)
+GROUP_CALL(before)
+GROUP_CALL(after)
+
 int tests_run(const struct test_group *group)
 {
     struct test_list *list = group->list;
+    running = group;
     for (size_t i = 0; i < list->count; i++) {
-        struct CMUnitTest *test = &list->tests[i];
-        if (test->setup_func == NULL && test->teardown_func == NULL) {
-            test->setup_func = group->before;
-            test->teardown_func = group->after;
-        }
+        list->tests[i].setup_func = running_before;
+        list->tests[i].teardown_func = running_after;
     }
     cmocka_set_message_output(CM_OUTPUT_TAP);
-    return _cmocka_run_group_tests("tests", list->tests, list->count, group->setup,
-                                   group->teardown);
+    return _cmocka_run_group_tests("tests", list->tests, list->count, running_setup,
+                                   running_teardown);
 }
 
 void assert_has(const char *text, const char *part)
@@ -49,11 +61,11 @@ int text_count(const char *text, const char *part)
     return count;
 }
 
-void assert_error(const struct error *error, enum error_kind kind, const char *part)
+void assert_error(const struct error *failure, enum error_kind kind, const char *part)
 {
-    assert_has(error->text, part);
-    assert_int_equal(error->kind, kind);
-    assert_null(strchr(error->text, '\n'));
+    assert_has(failure->text, part);
+    assert_int_equal(failure->kind, kind);
+    assert_null(strchr(failure->text, '\n'));
 }
 
 uint16_t to_bf16(float value)
@@ -137,7 +149,6 @@ void assert_uniform(const double *values, int count, double low, double high)
 
 void settings_apply(struct options *options, const char *words)
 {
-    struct error error = {0};
     char copy[2048];
     snprintf(copy, sizeof copy, "%s", words);
     for (char *rest, *word = strtok_r(copy, " ", &rest); word != NULL;

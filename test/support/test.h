@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* Included by every test program, with the headers that cmocka and most tests need. TEST(name)
  * { ... } defines a test and adds it to the program's list. The tests run in the order of the
- * source; TEST_MAIN() is the program. */
+ * source; TEST_MAIN() is the program. `error` is the error of each source file: TEST clears it
+ * before the test. */
 #ifndef VITTRAIN_TEST_TEST_H
 #define VITTRAIN_TEST_TEST_H
 
@@ -31,15 +32,15 @@ struct test_list {
 
 struct test_group {
     struct test_list *list;
-    CMFixtureFunction setup, teardown; /* of the program */
-    CMFixtureFunction before, after;   /* of each test without its own */
+    void (*setup)(void), (*teardown)(void); /* of the program; NULL: none */
+    void (*before)(void), (*after)(void);   /* of each test; NULL: none */
 };
 
-/* One per program. */
+/* One of each per source file. */
 __attribute__((unused)) static struct test_list test_list;
+__attribute__((unused)) static struct error error;
 
-void test_add(struct test_list *list, const char *name, CMUnitTestFunction function,
-              CMFixtureFunction before, CMFixtureFunction after);
+void test_add(struct test_list *list, const char *name, CMUnitTestFunction function);
 
 /* Print the name of a test, which run_test.sh reports if the program crashes. */
 void test_begin(const char *name);
@@ -47,19 +48,19 @@ void test_begin(const char *name);
 /* Run the tests; return the exit status. */
 int tests_run(const struct test_group *group);
 
-#define TEST_WITH(function, before, after)                                                         \
+#define TEST(function)                                                                             \
     static void function##_body(void);                                                             \
     static void function(__attribute__((unused)) void **state)                                     \
     {                                                                                              \
         test_begin(#function);                                                                     \
+        error_clear(&error);                                                                       \
         function##_body();                                                                         \
     }                                                                                              \
     __attribute__((constructor)) static void function##_add(void)                                  \
     {                                                                                              \
-        test_add(&test_list, #function, function, before, after);                                  \
+        test_add(&test_list, #function, function);                                                 \
     }                                                                                              \
     static void function##_body(void)
-#define TEST(function) TEST_WITH(function, NULL, NULL)
 
 /* Arguments: other members of struct test_group. */
 #define TEST_GROUP(...) (&(const struct test_group){.list = &test_list, __VA_ARGS__})
@@ -84,7 +85,7 @@ void assert_has(const char *text, const char *part);
 int text_count(const char *text, const char *part);
 
 /* Fail unless the error is of this kind, and its text is one line that contains the part. */
-void assert_error(const struct error *error, enum error_kind kind, const char *part);
+void assert_error(const struct error *failure, enum error_kind kind, const char *part);
 
 /* Conversions of bf16 and fp16, to the nearest value; half way to the even one. */
 uint16_t to_bf16(float value);

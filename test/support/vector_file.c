@@ -49,11 +49,11 @@ struct vector_file *vector_file_open(const char *name)
     return file;
 }
 
-void vector_file_close(struct vector_file *file)
+void vector_file_close(struct vector_file **file)
 {
-    json_decref(file->header);
-    free(file->memory);
-    free(file);
+    json_decref((*file)->header);
+    free((*file)->memory);
+    free(*file);
 }
 
 bool vector_file_has(const struct vector_file *file, const char *name)
@@ -121,18 +121,14 @@ const char *vector_file_text(const struct vector_file *file, const char *key)
 
 static struct vector_file *image_files;
 
-int image_vectors_open(void **state)
+void image_vectors_open(void)
 {
-    (void)state;
     image_files = vector_file_open("image_files.safetensors");
-    return 0;
 }
 
-int image_vectors_close(void **state)
+void image_vectors_close(void)
 {
-    (void)state;
-    vector_file_close(image_files);
-    return 0;
+    vector_file_close(&image_files);
 }
 
 struct sample sample_find(const char *kind)

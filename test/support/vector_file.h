@@ -13,7 +13,12 @@ struct vector_file;
 /* Open test/vectors/NAME of the source tree (environment `srcdir`, else the working directory).
  * Ends the test program with a message on failure. */
 struct vector_file *vector_file_open(const char *name);
-void vector_file_close(struct vector_file *file);
+void vector_file_close(struct vector_file **file);
+
+/* Declare and open a file that is closed at the end of the block. */
+#define VECTOR_FILE(variable, name)                                                                \
+    __attribute__((cleanup(vector_file_close))) struct vector_file *variable =                     \
+        vector_file_open(name)
 
 bool vector_file_has(const struct vector_file *file, const char *name);
 
@@ -41,9 +46,9 @@ struct sample {
     int64_t width, height;
 };
 
-/* Set-up and teardown functions for cmocka: open and close the file of the vectors. */
-int image_vectors_open(void **state);
-int image_vectors_close(void **state);
+/* For TEST_MAIN: open and close the file of the vectors. */
+void image_vectors_open(void);
+void image_vectors_close(void);
 
 /* Return the sample with this name; its memory is valid until image_vectors_close. */
 struct sample sample_find(const char *kind);

@@ -6,7 +6,6 @@
 #include "device_test.h"
 #include "model/model.h"
 #include "options/options.h"
-#include "test.h"
 #include "train/optimizer.h"
 
 static int64_t grain; /* samples; 0: without grains */
@@ -18,7 +17,6 @@ void vit_fixture_set_grain(int64_t samples)
 
 static void *device_memory(struct device *device, size_t bytes)
 {
-    struct error error = {0};
     void *memory = device->backend->allocate(device, bytes > 0 ? bytes : 1, &error);
     ENSURE(memory != NULL, "%s", error.text);
     return memory;
@@ -74,7 +72,6 @@ void vit_fixture_set_training(struct vit_fixture *fixture, bool training)
 static void open_device(struct vit_fixture *fixture, struct comm *world, int64_t batch,
                         const char *words)
 {
-    struct error error = {0};
     *fixture =
         (struct vit_fixture){.batch = batch, .training = true, .borrows_world = world != NULL};
     settings_set(&fixture->options, words);
@@ -110,12 +107,12 @@ static void set_random_batch(struct vit_fixture *fixture)
 }
 
 /* Open everything else for this model; NULL: the model could not be opened. */
-static void open_model(struct vit_fixture *fixture, struct model *model, struct error *error)
+static void open_model(struct vit_fixture *fixture, struct model *model)
 {
     const struct device_backend *backend = fixture->device->backend;
     fixture->model = model;
-    ENSURE(model != NULL && model_apply_options(model, &fixture->options, error), "%s",
-           error->text);
+    ENSURE(model != NULL && model_apply_options(model, &fixture->options, &error), "%s",
+           error.text);
     flat_open(&fixture->flat, model->units, model->unit_count, &fixture->mesh, fixture->device,
               fixture->stream, model->compute, optimizer_moments(&fixture->options),
               fixture->options.optim.ema > 0, true);
@@ -123,7 +120,7 @@ static void open_model(struct vit_fixture *fixture, struct model *model, struct 
         flat_use_shared_memory(&fixture->flat);
     arena_measure(&fixture->arena);
     lay_out(fixture);
-    ENSURE(flat_share(&fixture->flat, error), "%s", error->text);
+    ENSURE(flat_share(&fixture->flat, &error), "%s", error.text);
     size_t bytes = fixture->arena.peak;
     fixture->memory = device_memory(fixture->device, bytes);
     arena_begin(&fixture->arena, fixture->memory, bytes);
@@ -142,18 +139,16 @@ static void open_model(struct vit_fixture *fixture, struct model *model, struct 
 void vit_fixture_open(struct vit_fixture *fixture, const struct vit_shape *shape,
                       enum data_type compute, int64_t batch, const char *words)
 {
-    struct error error = {0};
     open_device(fixture, NULL, batch, words);
-    open_model(fixture, vit_open(shape, fixture->device, compute, &error), &error);
+    open_model(fixture, vit_open(shape, fixture->device, compute, &error));
 }
 
 void vit_fixture_open_convnet(struct vit_fixture *fixture, struct comm *world,
                               const struct convnet_shape *shape, enum data_type compute,
                               int64_t batch, const char *words)
 {
-    struct error error = {0};
     open_device(fixture, world, batch, words);
-    open_model(fixture, convnet_open("convnet", shape, fixture->device, compute, &error), &error);
+    open_model(fixture, convnet_open("convnet", shape, fixture->device, compute, &error));
 }
 
 void vit_fixture_close(struct vit_fixture *fixture)

@@ -6,7 +6,6 @@
 #include "comm_fixture.h"
 #include "model_fixture.h"
 #include "options/options.h"
-#include "test.h"
 #include "train/step.h"
 
 enum { STEPS = 8, CHANNELS = 6, PLANE = 16 * 16, CLASSES = 4 };
@@ -26,9 +25,9 @@ static int32_t record_label(const struct dataset *dataset, int64_t record)
 }
 
 static bool record_read(const struct dataset *dataset, int64_t record, void *values,
-                        struct error *error)
+                        struct error *failure)
 {
-    (void)dataset, (void)error;
+    (void)dataset, (void)failure;
     for (int64_t i = 0; i < CHANNELS * PLANE; i++)
         ((float *)values)[i] = value_at(record, i / PLANE, i % PLANE);
     return true;
@@ -45,7 +44,6 @@ static void run_prepare(struct session *session, const struct dataset_format *fo
         "train.global_batch=16 train.clip_norm=0 train.precision=fp32 optim.name=adamw "
         "optim.weight_decay=0.05 run.threads=1";
     static struct options options;
-    struct error error = {0};
     char init[1024];
     settings_set(&options, settings);
     snprintf(init, sizeof init, "model.init=%s/float32.safetensors", vectors);
@@ -64,7 +62,6 @@ TEST(losses_are_pytorchs)
     static struct session session;
     struct dataset_format format = dataset_synthetic;
     struct step_times times = {0};
-    struct error error = {0};
     const char *source = getenv("srcdir");
     char vectors[512], path[600];
     snprintf(vectors, sizeof vectors, "%s/test/vectors", source != NULL ? source : ".");

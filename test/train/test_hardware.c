@@ -12,12 +12,11 @@
 #include "model_fixture.h"
 #include "options/options.h"
 #include "temporary.h"
-#include "test.h"
 
 /* Open the device under test as the program does. */
 static void open_with(const char *setting, struct device_test *test)
 {
-    struct error error = {0};
+    error_clear(&error);
     struct options options;
     const char *device = getenv("VITTRAIN_TEST_DEVICE");
     const bool cuda = device != NULL && strcmp(device, "cuda") == 0;
@@ -122,4 +121,4 @@ TEST(the_cache_folder_follows_the_environment)
     }
 }
 
-TEST_MAIN_WORLD(.setup = temporary_setup, .teardown = temporary_teardown)
+TEST_MAIN_WORLD(.setup = temporary_setup, .teardown = temporary_close)

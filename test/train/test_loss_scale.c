@@ -11,7 +11,6 @@
 #include "model_fixture.h"
 #include "options/options.h"
 #include "temporary.h"
-#include "test.h"
 #include "train/trainer.h"
 
 enum { RECORD = 3073, RECORDS = 96, BATCH = 8, STEPS = RECORDS / BATCH };
@@ -27,9 +26,9 @@ static const char *const meshes[] = {
 
 enum { MESHES = sizeof meshes / sizeof meshes[0] };
 
-static int make_data(void **state)
+static void make_data(void)
 {
-    shared_folder_make(state);
+    shared_folder_make();
     if (world->rank == 0) {
         OWNED unsigned char *records = allocate(RECORDS, RECORD);
         for (int i = 0; i < RECORDS * RECORD; i++)
@@ -37,7 +36,6 @@ static int make_data(void **state)
         temporary_file("data_batch_1.bin", records, RECORDS * RECORD);
     }
     comm_barrier(world);
-    return 0;
 }
 
 /* Open a run with these additional settings, at the start of its first epoch. */
@@ -49,7 +47,6 @@ static void loss_run_open(struct trainer *trainer, const char *settings)
         "train.clip_norm=1 run.threads=1 augment.erase=0";
     static int runs;
     char words[2048];
-    struct error error = {0};
     struct options options;
     snprintf(words, sizeof words, "%s data.root=%s run.dir=%s/run-%d %s", small, shared_folder,
              shared_folder, runs++, settings);
@@ -60,10 +57,10 @@ static void loss_run_open(struct trainer *trainer, const char *settings)
     loader_start(trainer->session.train.loader, 0, 0, trainer->steps_per_epoch);
 }
 
-static bool run_step(struct trainer *trainer, int64_t number, struct error *error)
+static bool run_step(struct trainer *trainer, int64_t number)
 {
     struct step_times times = {0};
-    return step_run(&trainer->session, number, 1e-3, &times, error);
+    return step_run(&trainer->session, number, 1e-3, &times, &error);
 }
 
 /* Return a copy of everything that an update may change on this rank; the caller frees it. */
@@ -102,7 +99,7 @@ TEST(an_overflow_changes_nothing_but_the_scale)
 {
     for (int i = 0; i < MESHES; i++) {
         struct trainer trainer;
-        struct error error = {0};
+        error_clear(&error);
         char settings[256];
         int64_t count, skipped = 0;
         snprintf(settings, sizeof settings, "train.precision=fp16 train.loss_scale=16384 %s",
@@ -112,7 +109,7 @@ TEST(an_overflow_changes_nothing_but_the_scale)
         const struct loss_scaler *scaler = &session->io.result.scaler;
         for (int64_t step = 0; step < STEPS; step++) {
             OWNED float *before = everything(&session->flat, &count);
-            assert_int_equal(ranks_where(run_step(&trainer, step, &error)), world->size);
+            assert_int_equal(ranks_where(run_step(&trainer, step)), world->size);
             const int64_t ranks = scaler->skipped > skipped ? world->size : 0;
             skipped += ranks > 0;
             assert_true(isnan(step_norm(session)) == (ranks > 0));
@@ -130,7 +127,7 @@ TEST(an_overflow_changes_nothing_but_the_scale)
 static void check_bad_record(const char *precision, const char *mesh, int64_t bad_step, int ahead)
 {
     struct trainer trainer;
-    struct error error = {0};
+    error_clear(&error);
     char settings[256], path[300];
     const unsigned char labels[] = {77, 3};
     snprintf(settings, sizeof settings, "%s %s", precision, mesh);
@@ -145,7 +142,7 @@ static void check_bad_record(const char *precision, const char *mesh, int64_t ba
     loader_start(trainer.session.train.loader, 0, 0, trainer.steps_per_epoch);
     for (int64_t step = 0; step <= bad_step + ahead; step++) {
         assert_int_equal(error.kind, ERROR_NONE); /* files written meanwhile are valid */
-        assert_int_equal(ranks_where(run_step(&trainer, step, &error)),
+        assert_int_equal(ranks_where(run_step(&trainer, step)),
                          step < bad_step + ahead ? world->size : 0);
     }
     assert_error(&error, ERROR_DATA, "was changed during the run");
@@ -171,7 +168,7 @@ TEST(the_lowest_scale_ends_the_run)
 {
     for (int i = 1; i < MESHES; i += 2) {
         struct trainer trainer;
-        struct error error = {0};
+        error_clear(&error);
         char settings[256];
         snprintf(settings, sizeof settings, "train.precision=fp16 %s", meshes[i]);
         loss_run_open(&trainer, settings);
@@ -180,9 +177,9 @@ TEST(the_lowest_scale_ends_the_run)
         flat_refresh(flat);
         session_set_scaler(&trainer.session,
                            &(struct loss_scaler){.scale = 4 * LOSS_SCALE_LEAST, .good_steps = 9});
-        assert_int_equal(ranks_where(run_step(&trainer, 0, &error)), world->size);
+        assert_int_equal(ranks_where(run_step(&trainer, 0)), world->size);
         assert_int_equal(trainer.session.io.result.scaler.good_steps, 0);
-        assert_int_equal(ranks_where(run_step(&trainer, 1, &error)), 0);
+        assert_int_equal(ranks_where(run_step(&trainer, 1)), 0);
         assert_error(&error, ERROR_NUMERIC, "step 2: NaN or infinity in the weights blocks.0");
         trainer_close(&trainer);
     }
@@ -192,17 +189,16 @@ TEST(the_lowest_scale_ends_the_run)
 TEST(skipped_updates_count_in_other_types)
 {
     struct trainer trainer;
-    struct error error = {0};
     int64_t count;
     loss_run_open(&trainer, "train.precision=fp32");
     assert_null(trainer.session.io.scaler);
-    assert_true(run_step(&trainer, 0, &error));
+    assert_true(run_step(&trainer, 0));
     OWNED float *after = everything(&trainer.session.flat, &count);
     trainer_close(&trainer);
     for (int64_t skipped = 0; skipped <= 3; skipped += 3) {
         loss_run_open(&trainer, "train.precision=fp32");
         session_set_scaler(&trainer.session, &(struct loss_scaler){.scale = 1, .skipped = skipped});
-        assert_true(run_step(&trainer, 3, &error));
+        assert_true(run_step(&trainer, 3));
         assert_true(changed(&trainer.session.flat, after) == (skipped == 0));
         trainer_close(&trainer);
     }

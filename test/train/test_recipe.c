@@ -22,7 +22,6 @@ static const struct model_metadata *weights; /* of model.init */
 
 static void resolve(const struct dataset *dataset)
 {
-    struct error error = {0};
     assert_ok(options_check(&options, &error) &&
                   options_resolve(&options, dataset, weights, &error),
               &error);
@@ -171,7 +170,6 @@ TEST(decks_keep_their_results)
          256, RESIZE_SQUARE, CROP_CENTER, false},
     };
     for (size_t i = 0; i < sizeof decks / sizeof decks[0]; i++) {
-        struct error error = {0};
         char path[1024];
         const int64_t image = decks[i].image;
         snprintf(path, sizeof path, "%s/input/%s.ini", getenv("TEST_SOURCE"), decks[i].deck);
@@ -198,17 +196,17 @@ TEST(decks_keep_their_results)
 
 /* ---- Pixels of one file. */
 
-static bool file_read(const char *path, struct byte_buffer *bytes, struct error *error)
+static bool file_read(const char *path, struct byte_buffer *bytes)
 {
     FILE *file = fopen(path, "rb");
-    if (file == NULL || !byte_buffer_reserve(bytes, 64 << 20, error))
+    if (file == NULL || !byte_buffer_reserve(bytes, 64 << 20, &error))
         return false;
     bytes->count = fread(bytes->data, 1, bytes->capacity, file);
     fclose(file);
     return bytes->count < bytes->capacity;
 }
 
-static bool pixels_make(char **words, struct error *error)
+static bool pixels_make(char **words)
 {
     struct byte_buffer bytes = {0};
     struct crop_scratch scratch = {0};
@@ -216,16 +214,16 @@ static bool pixels_make(char **words, struct error *error)
     options_default(&options);
     snprintf(options.model.name, sizeof options.model.name, "%s", words[0]);
     for (char **word = words + 2; *word != NULL; word++)
-        if (!options_set(*word, &options, error))
+        if (!options_set(*word, &options, &error))
             return false;
-    struct model *model = model_open(&options, NULL, TYPE_FP32, error);
-    if (model == NULL || !options_resolve(&options, &files, NULL, error) ||
-        !crop_open(&crop, &options, true, model->image, false, error) ||
-        !file_read(words[1], &bytes, error))
+    struct model *model = model_open(&options, NULL, TYPE_FP32, &error);
+    if (model == NULL || !options_resolve(&options, &files, NULL, &error) ||
+        !crop_open(&crop, &options, true, model->image, false, &error) ||
+        !file_read(words[1], &bytes))
         return false;
     const size_t count = (size_t)(3 * model->image.height * model->image.width);
     OWNED uint8_t *planes = allocate(count, 1);
-    bool good = crop_file(&crop, 0, 0, bytes.data, bytes.count, &scratch, planes, error) &&
+    bool good = crop_file(&crop, 0, 0, bytes.data, bytes.count, &scratch, planes, &error) &&
                 fwrite(planes, 1, count, stdout) == count;
     free(bytes.data);
     crop_scratch_free(&scratch);
@@ -235,10 +233,9 @@ static bool pixels_make(char **words, struct error *error)
 
 int main(int argc, char **argv)
 {
-    struct error error = {0};
     if (argc < 3)
         return TESTS_RUN();
-    if (pixels_make(argv + 1, &error))
+    if (pixels_make(argv + 1))
         return 0;
     fprintf(stderr, "%s\n", error.text);
     return 1;

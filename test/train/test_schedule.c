@@ -47,7 +47,7 @@ static void check_case(const struct vector_file *file, const char *name)
 
 TEST(rates_are_torchs)
 {
-    struct vector_file *file = vector_file_open("schedule.safetensors");
+    VECTOR_FILE(file, "schedule.safetensors");
     char names[2048];
     int cases = 0;
 
@@ -56,7 +56,6 @@ TEST(rates_are_torchs)
          name = strtok_r(NULL, " ", &rest), cases++)
         check_case(file, name);
     assert_int_equal(cases, 26);
-    vector_file_close(file);
 }
 
 /* The warm-ups of the vectors are shorter. */

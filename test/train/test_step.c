@@ -12,11 +12,9 @@
 #include <dlfcn.h>
 #include <dnnl.h>
 
-#include "comm/comm.h"
 #include "model_fixture.h"
 #include "options/options.h"
 #include "temporary.h"
-#include "test.h"
 #include "train/trainer.h"
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -102,7 +100,6 @@ static void options_make(struct options *options, const char *directory)
 static void steps_run(struct trainer *trainer, int64_t first, int64_t end)
 {
     struct step_times times = {0};
-    struct error error = {0};
     for (int64_t step = first; step < end; step++)
         assert_ok(step_run(&trainer->session, step, 1e-3, &times, &error), &error);
 }
@@ -111,7 +108,6 @@ TEST(a_step_allocates_nothing)
 {
     struct options options;
     struct trainer trainer;
-    struct error error = {0};
     options_make(&options, temporary_open());
     assert_ok(trainer_open(&trainer, &options, NULL, NULL, world, &error), &error);
     session_activations(&trainer.session, true);

@@ -19,12 +19,12 @@ static struct {
 static int queued_count, done_count, waits, open_events;
 static bool short_of_memory;
 
-static void *pinned_allocate(struct device *device, size_t bytes, struct error *error)
+static void *pinned_allocate(struct device *device, size_t bytes, struct error *failure)
 {
     (void)device;
     if (!short_of_memory)
         return malloc(bytes);
-    error_set(error, ERROR_MEMORY, "no pinned memory");
+    error_set(failure, ERROR_MEMORY, "no pinned memory");
     return NULL;
 }
 
@@ -80,7 +80,6 @@ static struct device device = {.backend = &backend};
 TEST(parameters_arrive_unchanged)
 {
     struct step_io io = {0};
-    struct error error = {0};
     struct step_params arrived[UPLOADS] = {{0}};
     assert_true(step_io_open(&io, &device, false, &error));
     for (int i = 0; i < UPLOADS; i++) {
@@ -103,7 +102,6 @@ TEST(parameters_arrive_unchanged)
 TEST(without_pinned_memory_nothing_is_open)
 {
     struct step_io io = {0};
-    struct error error = {0};
     short_of_memory = true;
     assert_false(step_io_open(&io, &device, false, &error));
     assert_string_equal(error.text, "no pinned memory");
