@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* Reads and writes weights in blocks. Each of the model's tensors has a source in the file. On a
- * mesh, rank 0 reads and broadcasts the blocks, or gathers and writes the units. */
+ * mesh, rank 0 reads and broadcasts the blocks, or gathers and writes them. */
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
@@ -590,20 +590,19 @@ void safetensors_output_close(struct safetensors_output *output, struct error *e
     free(output->part);
 }
 
-/* Collective over the shard group. Gather the parameters of a unit into `whole` of rank 0; NULL on
- * other ranks. A slice has the same part of each shard and fits in `slice` [VECTOR_BLOCK]. */
-static void unit_gather(const struct flat_model *flat, int u, float *slice, float *whole)
+/* Collective over the shard group. Set block [VECTOR_BLOCK] to parameters [begin, begin + count) of
+ * unit u. The other shards add zeros; the sum is one of integers, which changes no bit. */
+static void block_gather(const struct flat_model *flat, int u, int64_t begin, int64_t count,
+                         float *block)
 {
-    const int64_t shard = flat->buffers[u].shard_count, shards = flat->mesh->shard->size;
-    for (int64_t done = 0, count; done < shard; done += count) {
-        count = smaller(shard - done, VECTOR_BLOCK / shards);
-        vector_copy(flat, u, FLAT_MASTER, flat->buffers[u].shard_begin + done, count,
-                    slice + flat->mesh->shard->rank * count);
-        comm_all_gather(flat->mesh->shard, slice, count, COMM_FP32);
-        for (int64_t from = 0; whole != NULL && from < shards; from++)
-            memcpy(whole + from * shard + done, slice + from * count,
-                   (size_t)count * sizeof *whole);
-    }
+    const struct flat_buffer *buffer = &flat->buffers[u];
+    int64_t length;
+    const int64_t first =
+        vector_overlap(begin, count, buffer->shard_begin, buffer->shard_count, &length);
+    memset(block, 0, VECTOR_BLOCK * sizeof *block);
+    if (length > 0)
+        vector_copy(flat, u, FLAT_MASTER, first, length, block + (first - begin));
+    comm_all_reduce(flat->mesh->shard, block, round_up_division(count, 2), COMM_INT64, COMM_SUM);
 }
 
 /* After an error on rank 0 the other ranks still take part, as they do not know of it. */
@@ -619,15 +618,21 @@ bool safetensors_write(const char *path, const struct flat_model *flat, const ch
     if (!comm_agree(world, error))
         return false;
     const bool gathers = mesh->replica->rank == 0; /* the shard group of rank 0 */
-    OWNED float *slice = allocate(gathers ? VECTOR_BLOCK : 0, sizeof *slice);
+    OWNED float *block = allocate(gathers ? VECTOR_BLOCK : 0, sizeof *block);
     for (int u = 0; gathers && u < flat->count; u++) {
         const struct unit *unit = flat->buffers[u].unit;
-        OWNED float *whole =
-            world->rank == 0 ? allocate((size_t)flat->buffers[u].padded, sizeof *whole) : NULL;
-        unit_gather(flat, u, slice, whole);
-        for (int t = 0; whole != NULL && t < unit->tensor_count; t++)
-            safetensors_output_append(&output, whole + unit->tensors[t].offset,
-                                      unit->tensors[t].count, error);
+        for (int64_t begin = 0; begin < unit->count; begin += VECTOR_BLOCK) {
+            const int64_t count = smaller(unit->count - begin, VECTOR_BLOCK);
+            block_gather(flat, u, begin, count, block);
+            for (int t = 0; world->rank == 0 && t < unit->tensor_count; t++) {
+                const struct unit_tensor *tensor = &unit->tensors[t];
+                int64_t length;
+                const int64_t first =
+                    vector_overlap(begin, count, tensor->offset, tensor->count, &length);
+                if (length > 0)
+                    safetensors_output_append(&output, block + (first - begin), length, error);
+            }
+        }
     }
     if (world->rank == 0)
         safetensors_output_close(&output, error);

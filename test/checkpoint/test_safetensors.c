@@ -20,12 +20,12 @@ static const struct fixture_shape usual = {.width = 8, .side = 4, .classes = 3, 
 /* ---- files of this program ---- */
 
 static const struct comm_backend *real_backend;
-static int gathers;
+static int reductions;
 
-static struct comm_request *count_gathers(struct comm *comm, const struct comm_call *call)
+static struct comm_request *count_reductions(struct comm *comm, const struct comm_call *call)
 {
-    gathers += call->action == COMM_ALL_GATHER;
-    assert_true(call->count * comm->size <= VECTOR_BLOCK);
+    reductions += call->action == COMM_ALL_REDUCE;
+    assert_true(call->count * comm_type_size(call->type) <= VECTOR_BLOCK * (int64_t)sizeof(float));
     return real_backend->start(comm, call);
 }
 
@@ -37,8 +37,8 @@ static void write_on_one_read_on_other(int from_shard, int to_shard,
     FIXTURE(to, to_shard, shape, 0, true);
     struct comm_backend counting = *from.mesh.shard->backend;
     real_backend = from.mesh.shard->backend;
-    counting.start = count_gathers;
-    gathers = 0;
+    counting.start = count_reductions;
+    reductions = 0;
     fixture_fill(&from, 7);
     from.mesh.shard->backend = &counting;
     assert_ok(safetensors_write(path, &from.flat, NULL, &error), &error);
@@ -56,7 +56,7 @@ TEST(test_any_mesh_reads_what_any_mesh_wrote)
             if (world->size % from == 0 && world->size % to == 0)
                 write_on_one_read_on_other(from, to, &usual);
     write_on_one_read_on_other(world->size, 1, &large);
-    assert_int_equal(gathers, FIXTURE_UNITS + 1); /* the block in two slices */
+    assert_int_equal(reductions, FIXTURE_UNITS + 1); /* the unit of the block is two blocks */
 }
 
 /* ---- files of the safetensors package ---- */

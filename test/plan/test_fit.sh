@@ -50,7 +50,7 @@ awk '$2 == "yes" || $2 == "no" { runs[$1] = $2 }
 [ $status -eq 0 ] || echo "exit status $status" >>"$work/problems"
 result 'find batch: the largest that runs, as planned' "$(tr '\n' ';' <"$work/problems")" "$work/find.log"
 errors find 3<<END
-6|12.0 MiB|batch $small plan.memory=12MiB
+6|4.0 MiB|batch $small plan.memory=4MiB
 2|find batch|
 2|model.patch=5|batch $small model.patch=5
 END
