@@ -35,7 +35,7 @@ test_commands_start_count_SOURCES = src/main.c test/commands/start_count.c
 test_commands_start_count_LDADD = $(program_libraries)
 test_commands_start_count_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=progress_start -Wl,--wrap=transport_run \
 	-Wl,--wrap=heartbeat_turn -Wl,--wrap=status_set_phase -Wl,--wrap=gethostname \
-	-Wl,--wrap=atomic_file_write
+	-Wl,--wrap=rename -Wl,--wrap=fsync
 test_data += test/commands/start_count$(EXEEXT)
 
 # The jobs of test_comm_death.sh.

@@ -5,7 +5,7 @@
  *
  *   KIND, NAME, SENT, RECEIVED, SENT_BYTES, ADDRESSES: a collective, with the addresses of its
  *     callers. KIND: "collective" before the first step, "step" in a step, "later" between steps
- *   total, NAME, VALUE: up to the first update
+ *   total, NAME, VALUE: up to the first update; renames and syncs of files: up to the end
  *
  * Of MPI's own collectives, only the call is counted, not the messages. $START_NODE_RANKS: number
  * of consecutive ranks that count as one node with its own host name. $START_NODES: number of nodes
@@ -47,7 +47,7 @@ static struct {
     int queued, begun;  /* requests, which run in the order in which they are queued */
     int order[RECORDS]; /* index of the record of each request */
     int records;
-    int files; /* replaced atomically */
+    int renames, syncs; /* of files and folders */
     int rank;
     const char *kind;             /* of the next record */
     struct moment entered, ready; /* when MPI_Init is called and returns */
@@ -107,7 +107,8 @@ static void table_write(void)
                   {"MPI_Init to update seconds", now.wall - ready->wall},
                   {"MPI_Init to update processor seconds", now.processor - ready->processor},
                   {"resident bytes", count.resident},
-                  {"files replaced", count.files},
+                  {"renames", count.renames},
+                  {"syncs", count.syncs},
                   {"update at", count.updated_at}};
     snprintf(path, sizeof path, "%s/rank.%d", folder, count.rank);
     FILE *file = fopen(path, "w");
@@ -129,8 +130,10 @@ void __real_heartbeat_turn(const struct comm_request *request, double waited, do
 void __wrap_heartbeat_turn(const struct comm_request *request, double waited, double now);
 void __real_status_set_phase(int phase);
 void __wrap_status_set_phase(int phase);
-bool __real_atomic_file_write(const char *path, const char *text, struct error *error);
-bool __wrap_atomic_file_write(const char *path, const char *text, struct error *error);
+int __real_rename(const char *from, const char *to);
+int __wrap_rename(const char *from, const char *to);
+int __real_fsync(int descriptor);
+int __wrap_fsync(int descriptor);
 
 /* Only the main thread starts collectives. */
 struct comm_request *__wrap_progress_start(const struct comm_request *request)
@@ -176,10 +179,16 @@ void __wrap_status_set_phase(int phase)
     __real_status_set_phase(phase);
 }
 
-bool __wrap_atomic_file_write(const char *path, const char *text, struct error *error)
+int __wrap_rename(const char *from, const char *to)
 {
-    count.files += count.updated_at == 0;
-    return __real_atomic_file_write(path, text, error);
+    count.renames++;
+    return __real_rename(from, to);
+}
+
+int __wrap_fsync(int descriptor)
+{
+    count.syncs++;
+    return __real_fsync(descriptor);
 }
 
 int __wrap_gethostname(char *name, size_t size);
