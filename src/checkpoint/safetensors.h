@@ -13,8 +13,9 @@
 
 /* ---- on a mesh ---- */
 
-/* Collective. Rank 0 writes the parameters in fp32 to path.part, syncs and renames. Each rank of its
- * shard group uses 4 MiB, whatever the size of the model. metadata: see safetensors_output_open. */
+/* Collective. Rank 0 writes the parameters in fp32 to path.part, syncs and renames. Each rank of
+ * its shard group uses 4 MiB, whatever the size of the model. metadata: see
+ * safetensors_output_open. */
 MUST_CHECK bool safetensors_write(const char *path, const struct flat_model *flat,
                                   const char *metadata, struct error *error);
 
