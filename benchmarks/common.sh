@@ -172,8 +172,9 @@ train_steps() {
 
 # ---- Starts, counted by test/commands/start_count.
 
-# start_counted RANKS OPTION...: trains cnn_a on this number of ranks, of which 8 consecutive ones count as a node. Writes what start_counts.awk prints to the file `counts`, and the output to the file `log`. The variable
-# `tracer` is a command that starts each rank, or empty. Environment: START_COUNT_PROGRAM, test/commands/start_count of the build.
+# start_counted RANKS OPTION...: trains cnn_a on this number of ranks, of which 8 consecutive ones count as a node.
+# Writes what start_counts.awk prints to the file `counts`, and the output to the file `log`. The variable `tracer` is
+# a command that starts each rank, or empty. Environment: START_COUNT_PROGRAM, test/commands/start_count of the build.
 start_counted() {
     start_ranks=$1
     shift

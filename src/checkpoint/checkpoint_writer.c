@@ -247,8 +247,8 @@ void checkpoint_part_write(struct checkpoint_part *part, struct error *error)
         if (taken != NULL) {
             taken += share.stored;
         } else if (share.stored > 0) {
-            share_copy(part, &block, &share, memory);
-            part->flat->device->backend->stream_synchronize(part->flat->stream);
+            vector_copy(part->flat, block.u, block.kind, share.begin, share.count,
+                        memory + share.at);
             share_join(part, &block, &share, memory);
         }
         if (writer == self) {

@@ -2,8 +2,9 @@
 # Sum the tables of test/commands/start_count: awk -f start_counts.awk FOLDER/rank.*
 # Prints rows with tabs between the cells:
 #   KIND NAME CALLS STEPS MESSAGES BYTES ADDRESS...
-#       The calls from one place of the program before the first step (KIND collective) or after it (later). CALLS: largest number of calls of a rank. STEPS: largest number of
-#       messages that a rank sends and receives. MESSAGES, BYTES: sums over all ranks.
+#       The calls from one place of the program before the first step (KIND collective) or after it (later).
+#       CALLS: largest number of calls of a rank. STEPS: largest number of messages that a rank sends and
+#       receives. MESSAGES, BYTES: sums over all ranks.
 #   total NAME MEAN MOST
 #       Mean and maximum over the ranks.
 BEGIN { FS = OFS = "\t" }
