@@ -94,52 +94,83 @@ void variables_list_transforms(const struct variable *variables, int count, int6
     }
 }
 
-/* Return the box of the window of height x width pixels at (top, left) of a sample. */
-static struct array_box variable_window(const struct variable *variable, int64_t sample,
-                                        int64_t top, int64_t left, int64_t height, int64_t width)
+int variable_find_role(const struct variable *variable, enum dimension_role role)
 {
-    const int64_t channels = variable->channels, plane = height * width;
-    const int64_t begins[] = {0, top, left}, counts[] = {channels, height, width};
-    const int64_t strides[] = {channels > 1 ? plane : 1, width, 1};
-    struct array_box box = {.begin = {sample}, .count = {1}, .stride = {channels * plane}};
-    for (int d = 1; d < variable->dimensions; d++) {
-        const bool rows_first = variable->channels_last || variable->dimensions == 3;
-        const int part = rows_first ? d % 3 : d - 1; /* channels, rows, columns */
-        box.begin[d] = begins[part];
-        box.count[d] = counts[part];
-        box.stride[d] = strides[part];
+    for (int d = 0; d < variable->dimensions; d++)
+        if (variable->dimension[d].role == role)
+            return d;
+    return GRID_NONE;
+}
+
+int64_t variable_samples(const struct variable *variable, const struct array *array)
+{
+    int64_t samples = 1;
+    for (int d = 0; d < variable->dimensions; d++)
+        if (role_is_sample(variable->dimension[d].role))
+            samples *= array->extent[d];
+    return samples;
+}
+
+/* A part of the values of a variable: the pixels of a sample of a file, or of all samples. */
+struct variable_part {
+    int64_t sample; /* or ALL_SAMPLES */
+    int64_t top, left, height, width;
+};
+
+enum { ALL_SAMPLES = -1 };
+
+/* Return the box of a part in the array of a file. In memory it is [samples, channels, height,
+ * width]. */
+static struct array_box variable_box(const struct variable *variable, const struct array *array,
+                                     const struct variable_part *part)
+{
+    const int64_t begins[ROLES] = {[ROLE_ROW] = part->top, [ROLE_COLUMN] = part->left};
+    const int64_t counts[ROLES] = {[ROLE_ROW] = part->height, [ROLE_COLUMN] = part->width};
+    const int64_t strides[ROLES] = {[ROLE_ROW] = part->width, [ROLE_COLUMN] = 1};
+    const bool all = part->sample == ALL_SAMPLES;
+    int64_t sample = part->sample, plane = part->height * part->width;
+    int64_t values = variable->channels * plane;
+    struct array_box box = {.begin = {0}};
+    for (int d = variable->dimensions; d-- > 0;) {
+        const enum dimension_role role = variable->dimension[d].role;
+        int64_t *stride = role == ROLE_CHANNEL ? &plane : &values;
+        if (role == ROLE_ROW || role == ROLE_COLUMN) {
+            box.begin[d] = begins[role];
+            box.count[d] = counts[role];
+            box.stride[d] = strides[role];
+            continue;
+        }
+        if (role_is_sample(role) && !all) {
+            box.begin[d] = sample % array->extent[d];
+            sample /= array->extent[d];
+        }
+        box.count[d] = role_is_sample(role) && !all ? 1 : array->extent[d];
+        box.stride[d] = box.count[d] > 1 ? *stride : 1;
+        *stride *= box.count[d];
     }
     return box;
 }
 
-struct array_box variable_box(const struct variable *variable, int64_t sample, int64_t count)
-{
-    struct array_box box =
-        variable_window(variable, sample, 0, 0, variable->height, variable->width);
-    box.count[0] = count;
-    return box;
-}
-
-/* Read a box, whose samples have `plane` values for each channel. origin: NULL, or [channels]
- * numbers that are subtracted from the values. */
+/* Read a part. origin: NULL, or [channels] numbers that are subtracted from the values. */
 static bool variable_read(const struct variable *variable, struct array *array,
-                          const struct array_box *box, int64_t plane, const double *origin,
-                          float *to, struct error *error)
+                          const struct variable_part *part, const double *origin, float *to,
+                          struct error *error)
 {
-    const int64_t sample = variable->channels * plane;
-    struct array_box dense = *box;
+    const struct array_box box = variable_box(variable, array, part);
+    const int64_t plane = part->height * part->width;
+    int64_t count = variable->channels * plane;
     bool shifts = false;
     for (int64_t c = 0; origin != NULL && c < variable->channels; c++)
         shifts = shifts || origin[c] != 0;
     if (!shifts)
-        return array_read(array, box, to, error);
-    dense.stride[0] = sample;
-    OWNED double *values = allocate((size_t)(box->count[0] * sample), sizeof *values);
-    if (!array_read_doubles(array, &dense, values, error))
+        return array_read(array, &box, to, error);
+    if (part->sample == ALL_SAMPLES)
+        count *= variable_samples(variable, array);
+    OWNED double *values = allocate((size_t)count, sizeof *values);
+    if (!array_read_doubles(array, &box, values, error))
         return false;
-    for (int64_t n = 0; n < box->count[0]; n++)
-        for (int64_t i = 0; i < sample; i++)
-            to[n * box->stride[0] + i] = (float)(values[n * sample + i] - origin[i / plane]);
+    for (int64_t i = 0; i < count; i++)
+        to[i] = (float)(values[i] - origin[i / plane % variable->channels]);
     return true;
 }
 
@@ -166,9 +197,9 @@ static bool targets_of(const struct arrays *self, int number, int64_t begin, int
         file = file_series_find(&self->series, r, variable->offset, &sample);
         if (file >= 0 && file != last) {
             struct array *array = &self->file[file].array[self->x_count + number];
-            const struct array_box box = variable_box(variable, 0, array->extent[0]);
+            const struct variable_part all = {.sample = ALL_SAMPLES, .height = 1, .width = 1};
             values = allocate_resized(values, (size_t)array_elements(array) * sizeof *values);
-            good = variable_read(variable, array, &box, 1, origin, values, error);
+            good = variable_read(variable, array, &all, origin, values, error);
             last = file;
         }
         for (int64_t c = 0; good && c < channels; c++)
@@ -210,15 +241,37 @@ static bool targets_read(struct dataset *dataset, struct error *error)
 
 /* ---- chunks ---- */
 
+/* Return the number of samples that are neighbours in a chunk of a variable; 1 if it has the same
+ * values in all samples. */
+static int64_t chunk_samples(const struct variable *variable, const struct array *array)
+{
+    const int d = variable_find_role(variable, ROLE_SAMPLE);
+    return d == GRID_NONE ? 1 : smaller(array->chunk[d], array->extent[d]);
+}
+
+/* Return the number of chunks along the dimensions of samples. */
+static int64_t sample_chunks(const struct variable *variable, const struct array *array)
+{
+    int64_t chunks = 1;
+    for (int d = 0; d < array->dimensions; d++)
+        if (role_is_sample(variable->dimension[d].role))
+            chunks *= array->grid[d];
+    return chunks;
+}
+
 /* Return the bytes of the decoded chunks that a sample shares with other samples, or, if tiled, its
  * tiles share; 0 for numbers, which are read when the file is opened. */
-static int64_t shared_bytes(const struct array *array, bool tiled)
+static int64_t shared_bytes(const struct variable *variable, const struct array *array, bool tiled)
 {
     int64_t bytes = array->chunk_bytes;
-    for (int d = 1; d < array->dimensions; d++)
-        bytes *= array->grid[d];
-    const bool is_shared = array->filter_count > 0 && (tiled || array->chunk[0] > 1);
-    return array->dimensions > 2 && is_shared ? bytes : 0;
+    bool is_shared = tiled || variable_find_role(variable, ROLE_SAMPLE) == GRID_NONE;
+    for (int d = 0; d < array->dimensions; d++)
+        if (role_is_sample(variable->dimension[d].role))
+            is_shared |= array->chunk[d] > 1;
+        else
+            bytes *= array->grid[d];
+    is_shared &= array->filter_count > 0 && variable_find_role(variable, ROLE_ROW) != GRID_NONE;
+    return is_shared ? bytes : 0;
 }
 
 /* Return the first array of the same data set, which may be named twice: u@-1,u. */
@@ -247,19 +300,21 @@ static void chunks_share(struct dataset *dataset, const struct options *options,
         file->chunk = 1;
         for (int v = 0; v < file->opened; v++) {
             const struct array *array = &file->array[v];
-            if (shared_bytes(array, tiled) > 0)
-                file->chunk = larger(file->chunk, smaller(array->chunk[0], array->extent[0]));
+            if (shared_bytes(&self->variable[v], array, tiled) > 0)
+                file->chunk = larger(file->chunk, chunk_samples(&self->variable[v], array));
         }
         for (int v = 0; v < file->opened; v++) {
             const struct array *array = &file->array[v];
-            const int64_t shared = shared_bytes(array, tiled);
-            total += shared * array->grid[0];
+            const struct variable *variable = &self->variable[v];
+            const int64_t shared = shared_bytes(variable, array, tiled);
+            const int64_t each = chunk_samples(variable, array);
+            total += shared * sample_chunks(variable, array);
             if (by_chunks)
-                kept += CHUNKS * round_up_division(file->chunk, array->chunk[0]) * shared;
+                kept += CHUNKS * round_up_division(file->chunk, each) * shared;
             else if (shared > 0)
                 kept += threads * larger(smaller(shared, most), array->chunk_bytes);
         }
-        chunks += round_up_division(file->array[0].extent[0], file->chunk);
+        chunks += round_up_division(file->times.samples, file->chunk);
         largest = larger(largest, file->chunk);
         dataset->kept_bytes = larger(dataset->kept_bytes, kept);
     }
@@ -316,16 +371,12 @@ void arrays_coordinate(const struct dataset *dataset, int y, enum coordinate_axi
     for (int64_t f = 0; axis == AXIS_SAMPLES && f < self->series.count; f++)
         if (self->series.file[f].time == NULL)
             return;
-    const int number = axis == AXIS_OUTPUTS ? self->x_count + y : 0;
-    const int rows = self->grid.array[0].rows;
+    const int number = axis == AXIS_OUTPUTS ? self->x_count + y : self->sampled;
     if (number >= self->grid.array_count)
         return;
-    const struct grid_array *array = &self->grid.array[number];
-    const bool has_outputs = array->dimensions == 2 || array->dimensions == 4;
-    const int places[AXES] = {0, rows, rows + 1,
-                              has_outputs ? array->rows == 1 ? 3 : 1 : GRID_NONE};
-    if (places[axis] != GRID_NONE)
-        to->dimension = grid_dimension(&self->grid, number, places[axis]);
+    static const enum dimension_role roles[AXES] = {ROLE_SAMPLE, ROLE_ROW, ROLE_COLUMN,
+                                                    ROLE_CHANNEL};
+    to->dimension = grid_role_dimension(&self->grid, number, roles[axis]);
     if (to->dimension == NULL || axis != AXIS_SAMPLES)
         return;
     const int64_t records = window_records(dataset), tiles = dataset->count / records;
@@ -352,7 +403,7 @@ static bool is_latitude(const struct dimension *dimension)
 static bool row_weights_set(struct dataset *dataset, struct error *error)
 {
     const struct arrays *self = dataset->self;
-    const struct dimension *rows = grid_dimension(&self->grid, 0, self->grid.array[0].rows);
+    const struct dimension *rows = grid_role_dimension(&self->grid, 0, ROLE_ROW);
     const double degree = 3.14159265358979323846 / 180;
     const int64_t count = dataset->height;
     char reason[ARRAY_NAME] = "";
@@ -430,12 +481,14 @@ static bool arrays_open(const struct options *options, enum data_split split,
         return false;
     for (int v = 0; training && v < self->x_count + self->y_count; v++) {
         const struct variable *variable = &self->variable[v];
-        if (variable->dimensions == 4)
+        const int channels = variable_find_role(variable, ROLE_CHANNEL);
+        if (channels > 0 && variable->dimensions > 2)
             log_info("%s=%s: %lld channels of %lldx%lld, order %s", variable_option(variable),
                      variable->name, (long long)variable->channels, (long long)variable->height,
                      (long long)variable->width,
-                     variable->channels_last ? "hwc; if channels are first, set data.order=chw"
-                                             : "chw; if channels are last, set data.order=hwc");
+                     channels == variable->dimensions - 1
+                         ? "hwc; if channels are first, set data.order=chw"
+                         : "chw; if channels are last, set data.order=hwc");
     }
     return true;
 }
@@ -462,13 +515,13 @@ static bool planes_read(const struct dataset *dataset, int first, int end, int64
     for (int v = first; v < end; v++) {
         const struct variable *variable = &self->variable[v];
         const int64_t values = variable->channels * height * width;
-        int64_t sample;
+        int64_t sample = 0;
         const int64_t file = file_series_find(&self->series, record, variable->offset, &sample);
-        const struct array_box box = variable_window(variable, sample, top, left, height, width);
+        const struct variable_part part = {sample, top, left, height, width};
         for (int64_t i = 0; file < 0 && i < values; i++)
             to[i] = NAN;
-        if (file >= 0 && !variable_read(variable, &self->file[file].array[v], &box, height * width,
-                                        origin, to, error))
+        if (file >= 0 &&
+            !variable_read(variable, &self->file[file].array[v], &part, origin, to, error))
             return false;
         value_transform_apply(variable->transform, to, values);
         if (!dataset->is_finite && !values_are_finite(to, values))
@@ -553,7 +606,7 @@ static void arrays_span(const struct dataset *dataset, int64_t record, double sp
 {
     const struct arrays *self = dataset->self;
     const struct file_series *series = &self->series;
-    const struct dimension *samples = grid_dimension(&self->grid, 0, 0);
+    const struct dimension *samples = grid_role_dimension(&self->grid, self->sampled, ROLE_SAMPLE);
     span[0] = span[1] = span[2] = (double)record;
     if (!dataset->has_offsets && (samples == NULL || samples->kind != DIMENSION_TIME))
         return;

@@ -12,16 +12,22 @@
 
 enum { VARIABLE_TEXT = OPTION_TEXT + 24 /* a name and an offset */ };
 
-/* A data set that data.x or data.y names, as planes of samples: [N], [N, K], [N, H, W], [N, C, H,
- * W] or [N, H, W, C]. In memory a sample is [channels, height, width]. */
+struct variable_dimension {
+    enum dimension_role role;
+    int64_t count; /* of values; 0 for samples, whose number differs between files */
+};
+
+/* A data set that data.x or data.y names. In memory a sample is [channels, height, width]; the
+ * channels have all dimensions with ROLE_CHANNEL, in row-major order. An array without dimensions
+ * of samples has the same values in all samples. */
 struct variable {
     char name[OPTION_TEXT]; /* without the slash at its start */
     bool is_target;         /* of data.y */
     int64_t offset;         /* sample n is index n + offset of the data set: "u@+6", "u@-1" */
-    int dimensions;
-    bool channels_last;
     enum value_transform transform;
-    int64_t channels, height, width; /* 1 x 1 pixel if there are fewer than 3 dimensions */
+    int dimensions;
+    struct variable_dimension dimension[ARRAY_DIMENSIONS];
+    int64_t channels, height, width; /* 1 if there is no such dimension */
 };
 
 struct arrays_file {
@@ -39,6 +45,7 @@ struct arrays {
     struct variable *variable; /* [x_count + y_count]: those of data.x, then those of data.y */
     struct variable *y;        /* the first one of data.y */
     int x_count, y_count;
+    int sampled;     /* the first variable that has dimensions of samples */
     int array_count; /* of a file: x_count + y_count; x_count if the files do not have data.y */
     struct split_files files;
     struct arrays_file *file; /* [file_count] in the order of records */
@@ -89,8 +96,11 @@ void variables_list_transforms(const struct variable *variables, int count, int6
 /* Return the option that names a variable: "data.x". */
 const char *variable_option(const struct variable *variable);
 
-/* Return the box of `count` samples from `sample` on. */
-struct array_box variable_box(const struct variable *variable, int64_t sample, int64_t count);
+/* Return the first dimension that has a role, or GRID_NONE. */
+int variable_find_role(const struct variable *variable, enum dimension_role role);
+
+/* Return the number of samples of a variable's array in a file. */
+int64_t variable_samples(const struct variable *variable, const struct array *array);
 
 /* Write the variable as in the option: "u", "u@+6". */
 void variable_write(const struct variable *variable, char text[VARIABLE_TEXT]);

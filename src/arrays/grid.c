@@ -94,7 +94,7 @@ static int dimension_add(struct grid *grid, const struct array_path *source, con
     }
     snprintf(dimension->units, sizeof dimension->units, "%s",
              array_attribute_text(dimension->attributes, "units"));
-    dimension->kind = kind_of(dimension);
+    dimension->kind = grid->ignores_names ? DIMENSION_UNKNOWN : kind_of(dimension);
     return grid->dimension_count - 1;
 }
 
@@ -103,7 +103,7 @@ static struct grid_array *array_add(struct grid *grid, const char *name, int dim
     grid->array =
         allocate_resized(grid->array, (size_t)(grid->array_count + 1) * sizeof *grid->array);
     struct grid_array *added = &grid->array[grid->array_count++];
-    *added = (struct grid_array){.dimensions = dimensions, .rows = GRID_NONE};
+    *added = (struct grid_array){.dimensions = dimensions, .role = {ROLE_SAMPLE, ROLE_CHANNEL}};
     snprintf(added->name, sizeof added->name, "%s", name);
     for (int d = 0; d < ARRAY_DIMENSIONS; d++)
         added->dimension[d] = GRID_NONE;
@@ -120,7 +120,7 @@ static bool has_times(const struct grid *grid, int number, bool dated)
 void grid_add(struct grid *grid, const struct array_path *source, const char *name,
               const struct array *array)
 {
-    char path[HDF5_NAME], words[HDF5_NAME], *rest = words, *word;
+    char path[HDF5_NAME];
     if (grid->path == NULL) {
         grid->path = allocate_copy(source->path);
         grid->attributes = array_attributes(source, "");
@@ -151,29 +151,45 @@ void grid_add(struct grid *grid, const struct array_path *source, const char *na
         added->dimension[d] = dimension_add(
             grid, source, path, is_hdf5 ? text_base_name(text) : text, array->extent[d]);
     }
-    /* Find the times of the samples: unless the coordinate of the first dimension has dates, one
-     * that the attribute `coordinates` lists, as NEMO writes it, or `time` if the dimension has no
-     * name. */
-    const int samples = added->dimension[0];
-    const bool named = samples != GRID_NONE;
-    char first[ARRAY_NAME];
-    snprintf(first, sizeof first, "%s", named ? grid->dimension[samples].name : "time");
-    snprintf(words, sizeof words, "%s%s", array_attribute_text(attributes, "coordinates"),
+}
+
+void grid_find_times(struct grid *grid, const struct array_path *source, int array,
+                     const int64_t *extent)
+{
+    struct grid_array *self = &grid->array[array];
+    char path[HDF5_NAME], words[HDF5_NAME], samples[ARRAY_NAME], *rest = words, *word;
+    int d = 0;
+    while (d < self->dimensions && self->role[d] != ROLE_SAMPLE)
+        d++;
+    if (d == self->dimensions)
+        return;
+    const bool named = self->dimension[d] != GRID_NONE;
+    snprintf(samples, sizeof samples, "%s",
+             named ? grid->dimension[self->dimension[d]].name : "time");
+    snprintf(words, sizeof words, "%s%s", array_attribute_text(self->attributes, "coordinates"),
              named ? "" : " time");
-    while (!has_times(grid, added->dimension[0], named) &&
+    while (!has_times(grid, self->dimension[d], named) &&
            (word = strtok_r(rest, " ", &rest)) != NULL) {
-        if (!array_path_sibling(source, name, word, path))
+        if (!array_path_sibling(source, self->name, word, path))
             continue;
-        const int other = dimension_add(grid, source, path, first, array->extent[0]);
+        const int other = dimension_add(grid, source, path, samples, extent[d]);
         if (has_times(grid, other, named))
-            added->dimension[0] = other;
+            self->dimension[d] = other;
     }
 }
 
-const struct dimension *grid_dimension(const struct grid *grid, int array, int dimension)
+struct dimension *grid_dimension(const struct grid *grid, int array, int dimension)
 {
     const int number = grid->array[array].dimension[dimension];
     return number == GRID_NONE ? NULL : &grid->dimension[number];
+}
+
+struct dimension *grid_role_dimension(const struct grid *grid, int array, enum dimension_role role)
+{
+    for (int d = 0; d < grid->array[array].dimensions; d++)
+        if (grid->array[array].role[d] == role)
+            return grid_dimension(grid, array, d);
+    return NULL;
 }
 
 void grid_close(struct grid *grid)
@@ -191,7 +207,7 @@ void grid_close(struct grid *grid)
     *grid = (struct grid){0};
 }
 
-/* ---- the order of dimensions ---- */
+/* ---- the roles of dimensions ---- */
 
 static bool is_plane(enum dimension_kind kind)
 {
@@ -214,14 +230,23 @@ static void dimensions_write(const struct grid *grid, int array, char text[DIMEN
     snprintf(text + used, DIMENSIONS_TEXT - used, ")");
 }
 
-bool grid_set_order(struct grid *grid, int array, const int64_t *extent, int order,
-                    bool *channels_last, struct error *error)
+/* Roles of arrays by the number of their dimensions, and those of images with channels last. */
+static const enum dimension_role roles[][4] = {{ROLE_SAMPLE},
+                                               {ROLE_SAMPLE},
+                                               {ROLE_SAMPLE, ROLE_CHANNEL},
+                                               {ROLE_SAMPLE, ROLE_ROW, ROLE_COLUMN},
+                                               {ROLE_SAMPLE, ROLE_CHANNEL, ROLE_ROW, ROLE_COLUMN},
+                                               {ROLE_SAMPLE, ROLE_ROW, ROLE_COLUMN, ROLE_CHANNEL}};
+
+bool grid_set_roles(struct grid *grid, int array, const int64_t *extent, int order,
+                    struct error *error)
 {
     struct grid_array *self = &grid->array[array];
     enum dimension_kind kind[ARRAY_DIMENSIONS] = {DIMENSION_UNKNOWN};
     const int last = self->dimensions - 1;
     const char *fault = NULL;
     char names[DIMENSIONS_TEXT];
+    bool channels_last = false;
     for (int d = 0; d <= last; d++) {
         const struct dimension *known = grid_dimension(grid, array, d);
         kind[d] = known != NULL ? known->kind : DIMENSION_UNKNOWN;
@@ -229,7 +254,6 @@ bool grid_set_order(struct grid *grid, int array, const int64_t *extent, int ord
             (kind[0] != DIMENSION_UNKNOWN || (d == 1 && last == 3)))
             fault = "time must be the first, that of the samples";
     }
-    *channels_last = false;
     if (fault == NULL && last > 1 && is_plane(kind[0]) && (is_plane(kind[1]) || is_plane(kind[2])))
         fault = "the first must be that of the samples";
     if (fault == NULL && last == 3) {
@@ -242,12 +266,12 @@ bool grid_set_order(struct grid *grid, int array, const int64_t *extent, int ord
             fault = "channels are first, and data.order=hwc";
         else if (latter && order == DATA_ORDER_CHW)
             fault = "channels are last, and data.order=chw";
-        *channels_last =
+        channels_last =
             latter ||
             (!first && (order == DATA_ORDER_HWC || (order == DATA_ORDER_AUTO && is_smallest)));
     }
-    if (last > 1)
-        self->rows = *channels_last ? 1 : last - 1;
+    for (int d = 0; d <= last && last < 4; d++)
+        self->role[d] = roles[channels_last ? 5 : self->dimensions][d];
     if (fault == NULL)
         return true;
     dimensions_write(grid, array, names);
@@ -432,20 +456,26 @@ static bool dimensions_compare(const struct place *one, const struct place *othe
 
 bool grid_check(const struct grid *grid, struct error *error)
 {
-    const struct grid_array *first = &grid->array[0];
-    for (int n = 1; n < grid->array_count; n++) {
-        const struct grid_array *other = &grid->array[n];
-        const bool is_image = first->rows != GRID_NONE && other->rows != GRID_NONE;
-        for (int part = 0; part < (is_image ? 3 : 1); part++) { /* samples, rows, columns */
-            const int d = part == 0 ? 0 : first->rows + part - 1;
-            const int e = part == 0 ? 0 : other->rows + part - 1;
-            const struct place one = {grid, 0, grid_dimension(grid, 0, d)};
-            const struct place two = {grid, n, grid_dimension(grid, n, e)};
-            if (one.dimension != two.dimension && !dimensions_compare(&one, &two, error))
+    for (enum dimension_role role = 0; role < ROLES; role++) {
+        struct place first = {.dimension = NULL};
+        for (int n = 0; role != ROLE_CHANNEL && n < grid->array_count; n++) {
+            const struct place other = {grid, n, grid_role_dimension(grid, n, role)};
+            if (first.dimension == NULL)
+                first = other;
+            else if (first.dimension != other.dimension &&
+                     !dimensions_compare(&first, &other, error))
                 return false;
         }
     }
     return true;
+}
+
+/* Return the first dimension of the values of an array from `d` on, or their number. */
+static int value_dimension(const struct grid_array *array, int d)
+{
+    while (d < array->dimensions && role_is_sample(array->role[d]))
+        d++;
+    return d;
 }
 
 bool grid_compare(const struct grid *first, const struct grid *other, struct error *error)
@@ -464,9 +494,11 @@ bool grid_compare(const struct grid *first, const struct grid *other, struct err
                              "%s: %s has the units '%s', in %s it has '%s': convert one of them, "
                              "or set data.coordinates=ignore",
                              other->path, b->name, b->units, first->path, a->units);
-        for (int d = 1; d < a->dimensions && d < b->dimensions; d++) {
+        int d = value_dimension(a, 0), e = value_dimension(b, 0);
+        for (; d < a->dimensions && e < b->dimensions;
+             d = value_dimension(a, d + 1), e = value_dimension(b, e + 1)) {
             const struct place one = {first, m, grid_dimension(first, m, d)};
-            const struct place two = {other, n, grid_dimension(other, n, d)};
+            const struct place two = {other, n, grid_dimension(other, n, e)};
             if (!dimensions_compare(&one, &two, error))
                 return false;
         }
@@ -502,7 +534,8 @@ char *grid_write(const struct grid *grid)
     for (int n = 0; n < grid->array_count; n++) {
         const struct grid_array *self = &grid->array[n];
         json_t *dimensions = json_array();
-        for (int d = 1; d < self->dimensions; d++)
+        for (int d = value_dimension(self, 0); d < self->dimensions;
+             d = value_dimension(self, d + 1))
             value_append(dimensions, self->dimension[d] == GRID_NONE
                                          ? json_null()
                                          : dimension_describe(grid_dimension(grid, n, d)));
@@ -557,6 +590,7 @@ void grid_parse(const char *text, const char *path, struct grid *grid)
         snprintf(added->units, sizeof added->units, "%s", units);
         json_array_foreach(dimensions, d, dimension)
         {
+            added->role[d + 1] = ROLE_CHANNEL; /* or another one of values */
             added->dimension[d + 1] = dimension_parse(grid, dimension);
         }
     }

@@ -17,6 +17,22 @@ enum dimension_kind {
     DIMENSION_COLUMN   /* longitude, x */
 };
 
+/* What the indices of a dimension of an array number. The dimensions of a role keep their order. */
+enum dimension_role {
+    ROLE_RUN, /* series of samples, before ROLE_SAMPLE */
+    ROLE_SAMPLE,
+    ROLE_CHANNEL, /* or an output */
+    ROLE_ROW,
+    ROLE_COLUMN,
+    ROLES
+};
+
+/* True if a dimension of this role numbers samples, not values of a sample. */
+static inline bool role_is_sample(enum dimension_role role)
+{
+    return role == ROLE_RUN || role == ROLE_SAMPLE;
+}
+
 enum { GRID_UNITS = 64, GRID_NONE = -1 };
 
 struct dimension {
@@ -32,13 +48,14 @@ struct dimension {
 struct grid_array {
     char name[OPTION_TEXT], units[GRID_UNITS];
     int dimensions, dimension[ARRAY_DIMENSIONS];
-    int rows; /* dimension of the rows of its images; GRID_NONE: it has none */
+    enum dimension_role role[ARRAY_DIMENSIONS];
     struct json_t *attributes;
 };
 
-/* Initialize with zeros. */
+/* Initialize with zeros and the first member. */
 struct grid {
-    char *path; /* of the file or of the weights, for messages */
+    bool ignores_names; /* all dimensions are DIMENSION_UNKNOWN */
+    char *path;         /* of the file or of the weights, for messages */
     struct dimension *dimension;
     struct grid_array *array;
     int dimension_count, array_count;
@@ -50,25 +67,35 @@ struct grid {
 void grid_add(struct grid *grid, const struct array_path *source, const char *name,
               const struct array *array);
 
-/* Return a dimension of an array, or NULL if the file does not name it. */
-const struct dimension *grid_dimension(const struct grid *grid, int array, int dimension);
+/* Find the times of the samples of an array whose roles are set: unless the coordinate of their
+ * dimension has dates, one that the attribute `coordinates` lists, as NEMO writes it, or `time` if
+ * the dimension has no name. */
+void grid_find_times(struct grid *grid, const struct array_path *source, int array,
+                     const int64_t *extent);
 
-/* Decide which dimensions of an array of images have the rows and the channels: by their names, or
- * as `order` (enum data_order_choice) states. By default channels are the last of four dimensions
- * if that is the smallest. Names that contradict the order or that are no images are an error. */
-MUST_CHECK bool grid_set_order(struct grid *grid, int array, const int64_t *extent, int order,
-                               bool *channels_last, struct error *error);
+/* Return a dimension of an array, or NULL if the file does not name it. */
+struct dimension *grid_dimension(const struct grid *grid, int array, int dimension);
+
+/* Return the first dimension of an array that has a role, or NULL if there is none or the file does
+ * not name it. */
+struct dimension *grid_role_dimension(const struct grid *grid, int array, enum dimension_role role);
+
+/* Set the roles of the dimensions of an array: by their names, or as `order` (enum
+ * data_order_choice) states. By default channels are the last of four dimensions if that is the
+ * smallest. Names that contradict the order or that are no images are an error. */
+MUST_CHECK bool grid_set_roles(struct grid *grid, int array, const int64_t *extent, int order,
+                               struct error *error);
 
 /* Compare the samples, rows and columns of all arrays of a file with those of the first one. */
 MUST_CHECK bool grid_check(const struct grid *grid, struct error *error);
 
-/* Compare all but the first dimension of each array, and its units, with the array of the same name
- * in another grid, and the steps of time. Coordinates may differ by 1e-4 of their spacing,
- * longitudes also by 360 degrees. */
+/* Compare the dimensions of each array except those of samples, and its units, with the array of
+ * the same name in another grid, and the steps of time. Coordinates may differ by 1e-4 of their
+ * spacing, longitudes also by 360 degrees. */
 MUST_CHECK bool grid_compare(const struct grid *first, const struct grid *other,
                              struct error *error);
 
-/* Return the grid as JSON, without the first dimensions, to be freed by the caller. */
+/* Return the grid as JSON, without the dimensions of samples, to be freed by the caller. */
 char *grid_write(const struct grid *grid);
 
 /* Read what grid_write wrote; an invalid text is an empty grid. */

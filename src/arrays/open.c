@@ -84,12 +84,12 @@ static bool variables_transform(struct arrays *self, const struct options *optio
     return true;
 }
 
-/* Set the shape from the array of the first file; channels_last is set. */
+/* Set the shape from the array of the first file and its roles. */
 static bool variable_set_shape(struct variable *variable, const struct array *array,
-                               struct error *error)
+                               const enum dimension_role *role, struct error *error)
 {
-    const int64_t *size = array->extent;
     const int dimensions = array->dimensions;
+    int64_t size[ROLES] = {1, 1, 1, 1, 1};
     variable->dimensions = dimensions;
     if (dimensions > 4 || dimensions < (variable->is_target ? 1 : 3))
         return error_set(error, ERROR_DATA,
@@ -97,12 +97,14 @@ static bool variable_set_shape(struct variable *variable, const struct array *ar
                          "[samples, channels, height, width] or [samples, height, width, channels]",
                          variable_option(variable), variable->name, dimensions,
                          variable->is_target ? "[samples], [samples, outputs], " : "");
-    const int rows = dimensions == 4 && !variable->channels_last ? 2 : 1;
-    variable->height = dimensions < 3 ? 1 : size[rows];
-    variable->width = dimensions < 3 ? 1 : size[rows + 1];
-    variable->channels = dimensions == 2   ? size[1]
-                         : dimensions == 4 ? size[variable->channels_last ? 3 : 1]
-                                           : 1;
+    for (int d = 0; d < dimensions; d++) {
+        variable->dimension[d].role = role[d];
+        variable->dimension[d].count = role_is_sample(role[d]) ? 0 : array->extent[d];
+        size[role[d]] *= array->extent[d];
+    }
+    variable->height = size[ROLE_ROW];
+    variable->width = size[ROLE_COLUMN];
+    variable->channels = size[ROLE_CHANNEL];
     return true;
 }
 
@@ -115,15 +117,17 @@ static bool shape_set(struct dataset *dataset, const struct options *options,
     if (!variables_transform(self, options, error))
         return false;
     for (int v = 0; v < self->array_count; v++)
-        if (!grid_set_order(&self->grid, v, file->array[v].extent, options->data.order,
-                            &self->variable[v].channels_last, error) ||
-            !variable_set_shape(&self->variable[v], &file->array[v], error))
+        if (!variable_set_shape(&self->variable[v], &file->array[v], self->grid.array[v].role,
+                                error))
             return false;
+    while (self->sampled < self->x_count - 1 &&
+           variable_find_role(&self->variable[self->sampled], ROLE_SAMPLE) == GRID_NONE)
+        self->sampled++;
     if (!self->series.counts && !grid_check(&self->grid, error))
         return false;
     dataset->height = self->variable[0].height;
     dataset->width = self->variable[0].width;
-    self->has_planes = self->y[0].dimensions > 2;
+    self->has_planes = variable_find_role(self->y, ROLE_ROW) != GRID_NONE;
     target->height = self->has_planes ? dataset->height : 1;
     target->width = self->has_planes ? dataset->width : 1;
     for (int v = 0; v < self->array_count; v++) {
@@ -149,18 +153,18 @@ static bool shape_set(struct dataset *dataset, const struct options *options,
 
 /* ---- files ---- */
 
-/* Take the times of the samples of a file out of its grid: the coordinate of the first dimension of
- * data.x. */
+/* Take the times of the samples of a file out of its grid: the coordinate of their dimension. */
 static bool times_take(struct arrays *self, struct arrays_file *file, const struct grid *grid,
                        struct error *error)
 {
     struct file_series *series = &self->series;
     struct series_file *times = &file->times;
-    const int number = grid->array[0].dimension[0];
-    *times = (struct series_file){.path = file->path, .samples = file->array[0].extent[0]};
-    if (number == GRID_NONE || grid->dimension[number].values == NULL)
+    struct dimension *samples = grid_role_dimension(grid, self->sampled, ROLE_SAMPLE);
+    *times = (struct series_file){
+        .path = file->path,
+        .samples = variable_samples(&self->variable[self->sampled], &file->array[self->sampled])};
+    if (samples == NULL || samples->values == NULL)
         return true;
-    struct dimension *samples = &grid->dimension[number];
     const char *calendar = array_attribute_text(samples->attributes, "calendar");
     if (samples->kind != DIMENSION_TIME && !series->joined && file_series_ends(series) == 0)
         series->is_ordered = false; /* numbers that are no times do not decide about splits */
@@ -180,6 +184,24 @@ static bool times_take(struct arrays *self, struct arrays_file *file, const stru
                              file->path, samples->name, (long long)n);
     times->time = samples->values;
     samples->values = NULL;
+    return true;
+}
+
+/* Read the grid of a file. The first one decides the roles of dimensions. */
+static bool grid_read(struct arrays *self, const struct options *options,
+                      const struct arrays_file *file, struct grid *grid, struct error *error)
+{
+    grid->ignores_names = self->series.counts;
+    for (int v = 0; v < self->array_count; v++)
+        grid_add(grid, &file->place, self->variable[v].name, &file->array[v]);
+    for (int v = 0; v < self->array_count; v++) {
+        const int64_t *extent = file->array[v].extent;
+        if (grid != &self->grid)
+            memcpy(grid->array[v].role, self->grid.array[v].role, sizeof grid->array[v].role);
+        else if (!grid_set_roles(grid, v, extent, options->data.order, error))
+            return false;
+        grid_find_times(grid, &file->place, v, extent);
+    }
     return true;
 }
 
@@ -205,43 +227,42 @@ static bool file_open(struct dataset *dataset, const struct options *options,
     }
     /* Keep the grid of the first file, and compare others with it. */
     struct grid other = {0}, *grid = is_first ? &self->grid : &other;
-    for (int v = 0; v < self->array_count; v++)
-        grid_add(grid, &file->place, self->variable[v].name, &file->array[v]);
-    for (int n = 0; self->series.counts && n < grid->dimension_count; n++)
-        grid->dimension[n].kind = DIMENSION_UNKNOWN;
-    const bool good = (is_first ? shape_set(dataset, options, file, error)
+    const bool good = grid_read(self, options, file, grid, error) &&
+                      (is_first ? shape_set(dataset, options, file, error)
                                 : self->series.counts || grid_compare(&self->grid, grid, error)) &&
                       times_take(self, file, grid, error);
     grid_close(&other);
     if (!good)
         return false;
-    const int64_t samples = file->array[0].extent[0];
     for (int v = 0; v < self->array_count; v++) {
         const struct variable *variable = &self->variable[v];
-        const struct array_box box = variable_box(variable, 0, samples);
         const struct array *array = &file->array[v];
+        const int64_t samples = variable_samples(variable, array);
         bool agrees = array->dimensions == variable->dimensions;
-        for (int d = 1; agrees && d < array->dimensions; d++)
-            agrees = array->extent[d] == box.count[d];
+        for (int d = 0; agrees && d < array->dimensions; d++)
+            agrees = role_is_sample(variable->dimension[d].role) ||
+                     array->extent[d] == variable->dimension[d].count;
         if (!agrees)
             return error_set(error, ERROR_DATA,
                              "%s: the shape of %s=%s does not match that of %s: use data sets of "
                              "the same shape",
                              file->path, variable_option(variable), variable->name,
                              self->file[0].path);
-        if (array->extent[0] != samples)
+        if (variable_find_role(variable, ROLE_SAMPLE) != GRID_NONE &&
+            samples != file->times.samples)
             return error_set(error, ERROR_DATA,
                              "%s: %s=%s has %lld samples, and data.x=%s has %lld: use data sets of "
                              "the same number of samples",
                              file->path, variable_option(variable), variable->name,
-                             (long long)array->extent[0], self->variable[0].name,
-                             (long long)samples);
+                             (long long)samples, self->variable[self->sampled].name,
+                             (long long)file->times.samples);
     }
-    if (!self->series.joined && samples < file_series_ends(&self->series))
+    if (!self->series.joined && file->times.samples < file_series_ends(&self->series))
         return error_set(error, ERROR_DATA,
                          "%s: %lld samples are too few for the offsets (@) of data.x=%s and "
                          "data.y=%s; data.join=on makes the files one series",
-                         file->path, (long long)samples, options->data.x, options->data.y);
+                         file->path, (long long)file->times.samples, options->data.x,
+                         options->data.y);
     return dataset->unlabelled || options->data.task == TASK_REGRESSION ||
            arrays_class_names(dataset, file, error);
 }
@@ -470,7 +491,7 @@ bool arrays_open_files(struct dataset *dataset, const struct options *options,
     if (!good || ((refused || !dataset->held_out) && !missing_report(self, refused, error)))
         return false;
     /* Make series of the files. Those of one series are ordered by time. */
-    const struct dimension *samples = grid_dimension(&self->grid, 0, 0);
+    const struct dimension *samples = grid_role_dimension(&self->grid, self->sampled, ROLE_SAMPLE);
     snprintf(series->name, sizeof series->name, "%.63s", samples != NULL ? samples->name : "time");
     for (int64_t f = 0; f < self->file_count; f++)
         if (self->file[f].times.time != NULL && timed++ == 0)

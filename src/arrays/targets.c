@@ -181,9 +181,10 @@ static bool shapes_check(const struct arrays *self, int64_t model_classes, struc
     for (int v = 0; v < self->y_count; v++) {
         const struct variable *y = &self->y[v];
         const int64_t outputs = y->channels;
-        if (y->dimensions != 2 || model_classes == outputs)
+        if (self->has_planes || variable_find_role(y, ROLE_CHANNEL) < 0 || model_classes == outputs)
             continue;
-        if (x->dimensions == 3 && x->height == outputs && x->width < samples && x->width < outputs)
+        if (variable_find_role(x, ROLE_CHANNEL) == GRID_NONE && x->height == outputs &&
+            x->width < samples && x->width < outputs)
             return error_set(error, ERROR_DATA,
                              "data.x=%s and data.y=%s have the shapes of one image and its mask, "
                              "and would be %lld samples with %lld targets: give both a first "

@@ -66,12 +66,12 @@ static void order_set(struct entry *entry, const struct array_path *source)
     struct error error = {0};
     struct grid grid = {0};
     grid_add(&grid, source, entry->path + 1, &entry->array);
-    if (!grid_set_order(&grid, 0, entry->array.extent, DATA_ORDER_AUTO, &entry->channels_last,
-                        &error)) {
+    if (!grid_set_roles(&grid, 0, entry->array.extent, DATA_ORDER_AUTO, &error)) {
         entry->kind = '\0';
         free(entry->reason);
         entry->reason = allocate_text("it %s", strstr(error.text, "has the dimensions"));
     }
+    entry->channels_last = entry->array.dimensions == 4 && grid.array[0].role[1] == ROLE_ROW;
     error_clear(&error);
     grid_close(&grid);
 }

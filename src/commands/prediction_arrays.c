@@ -98,7 +98,7 @@ static void values_add(struct prediction_arrays *self)
         const struct variable *y = &self->arrays->y[v];
         const int64_t outputs = has_targets ? y->channels : listed == 1 ? total : 1;
         const bool has_outputs =
-            has_targets ? y->dimensions == 2 || y->dimensions == 4 : outputs > 1;
+            has_targets ? variable_find_role(y, ROLE_CHANNEL) != GRID_NONE : outputs > 1;
         char name[ARRAY_NAME] = "prediction";
         if (listed == self->arrays->y_count)
             variable_name(self, y, name);
