@@ -35,7 +35,7 @@ struct prediction_line {
     const char *file; /* name, any bytes; NULL for a record of a split */
     uint32_t record;
     int32_t label, predicted; /* class numbers; a label of -1 is unknown; files have none */
-    char *const *class_name;  /* [named]: any bytes */
+    char *const *name;        /* [named]: of classes or outputs, any bytes */
     int64_t named, classes;
     const float *probabilities; /* [classes]; the outputs of a regression */
     const double *origin;       /* [classes]: added to outputs and targets; NULL: 0 */
@@ -78,7 +78,19 @@ static void write_cell(FILE *text, const char *cell)
 /* Return the name of the predicted class, "" if it has none. */
 static const char *class_of(const struct prediction_line *line)
 {
-    return line->predicted < line->named ? line->class_name[line->predicted] : "";
+    return line->predicted < line->named ? line->name[line->predicted] : "";
+}
+
+/* Write the names of the columns of all classes or outputs: PREFIX_NAME, or PREFIX0, PREFIX1, ...
+ */
+static void write_columns(FILE *text, const struct prediction_line *line, const char *prefix)
+{
+    for (int64_t c = 0; c < line->classes; c++) {
+        OWNED char *column = c < line->named ? allocate_text("%s_%s", prefix, line->name[c])
+                                             : allocate_text("%s%" PRId64, prefix, c);
+        fputc(',', text);
+        write_cell(text, column);
+    }
 }
 
 /* Write the header line of the CSV for lines like this one. */
@@ -86,14 +98,12 @@ static void write_header(FILE *text, const struct prediction_line *line)
 {
     fputs(line->file != NULL ? "file" : "record", text);
     if (line->file == NULL && line->has_targets)
-        for (int64_t c = 0; c < line->classes; c++)
-            line->classes == 1 ? fputs(",target", text) : fprintf(text, ",target%" PRId64, c);
+        write_columns(text, line, "target");
     else if (line->file == NULL)
         fputs(",label", text);
     if (!line->has_targets)
         fputs(",predicted,class", text);
-    for (int64_t c = 0; c < line->classes; c++)
-        fprintf(text, ",%c%" PRId64, line->is_number ? 'y' : 'p', c);
+    write_columns(text, line, line->is_number ? "y" : "p");
     fputc('\n', text);
 }
 
@@ -188,7 +198,7 @@ static void write_table(FILE *text, const struct prediction_line *line)
     for (int64_t i = 0, c = -1; i < TOP && (c = next_class(line, c)) >= 0; i++) {
         fprintf(text, "  %6.2f %%  ", 100 * (double)line->probabilities[c]);
         if (c < line->named)
-            write_plain(text, line->class_name[c]);
+            write_plain(text, line->name[c]);
         else
             fprintf(text, "class %" PRId64, c);
         fputc('\n', text);
@@ -250,13 +260,15 @@ static struct prediction_line line_of(const struct prediction *prediction)
     const struct inference *inference = prediction->inference;
     const struct dataset *dataset = &inference->session.validation.dataset;
     const struct model *model = inference->session.model;
+    const bool is_number = inference->session.options.data.task == TASK_REGRESSION;
+    char *const *name =
+        is_number || dataset->class_name == NULL ? dataset->target_name : dataset->class_name;
     return (struct prediction_line){.file = inference->split_name[0] == '\0' ? "" : NULL,
-                                    .class_name = dataset->class_name,
-                                    .named = dataset->class_name != NULL ? dataset->classes : 0,
+                                    .name = name,
+                                    .named = name != NULL ? dataset->classes : 0,
                                     .classes = model->classes,
                                     .has_targets = model->loss == LOSS_TARGETS,
-                                    .is_number =
-                                        inference->session.options.data.task == TASK_REGRESSION};
+                                    .is_number = is_number};
 }
 
 /* Write the lines of a batch. */

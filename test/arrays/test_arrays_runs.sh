@@ -94,7 +94,7 @@ done
 run 1 whole data describe "$work/windows.h5"
 result 'fields are predicted as a whole' "$(ended; has whole.log '/u0 *float32 \[[0-9]*, 5, 4\]')" whole.log
 run 3 numbers predict "$work/numbers/checkpoints/last.h5" predict.output="$work/numbers.csv"
-bad=$(ended; has numbers.csv '^record,target,y0$')
+bad=$(ended; has numbers.csv '^record,target_number,y_number$')
 # The mean of the squared errors is the loss of the evaluation, in units of the variance of the training samples.
 std=$(sed -n 's/.*statistics of their targets: .* deviation //p' trained.log)
 awk -F, -v std="$std" -v loss="$(sed -n 's/.*"loss": *\([-0-9.e+]*\).*/\1/p' numbers/result.json | tail -1)" '

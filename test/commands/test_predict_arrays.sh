@@ -71,7 +71,7 @@ run 1 predict predict classes test.zarr predict.output=classes.h5
 result 'classes of a file without labels' "$(ended; output classes.h5 '/class  *uint8 \[20\]; class_names=a, \.\.\.$' \
     '/probability  *float32 \[20, 3\]; class_names=a, \.\.\.$' '/time  *float64 \[20\]')" predict.log
 run 3 predict predict classes test.zarr predict.output=classes.csv
-result 'lines without labels' "$(ended; has classes.csv '^record,label,predicted,class,p0,p1,p2$' '^19,,[0-2],[abc],0')" predict.log
+result 'lines without labels' "$(ended; has classes.csv '^record,label,predicted,class,p_a,p_b,p_c$' '^19,,[0-2],[abc],0')" predict.log
 
 cp -r test.zarr mirror.zarr
 for name in u v; do

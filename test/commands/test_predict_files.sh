@@ -158,7 +158,7 @@ for format in csv json; do predict $format 1 "$weights" "$odd" predict.output="$
 python3 - "$work/odd.csv" "$odd" "$work/odd.json" <<'END' >"$work/bad" 2>&1
 import csv, json, sys
 rows = list(csv.reader(open(sys.argv[1], newline="")))
-assert rows[0][:4] == ["file", "predicted", "class", "p0"] and len(rows) == 2, rows
+assert rows[0] == ["file", "predicted", "class", 'p_a,"b"', "p_bird", "p_cat"] and len(rows) == 2, rows
 assert rows[1][0] == sys.argv[2] + '/new\nline, "q" \033[2J.jpg', rows
 assert json.load(open(sys.argv[3]))["file"] == rows[1][0]
 END

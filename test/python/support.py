@@ -44,9 +44,9 @@ def losses_of(folder, split="train"):
 
 
 def probabilities_of(path):
-    """The columns p0, p1, ... of a prediction."""
+    """The columns p_NAME, or p0, p1, ..., of a prediction."""
     rows = table(path)
-    columns = [key for key in rows[0] if key[0] == "p" and key[1:].isdigit()]
+    columns = [key for key in rows[0] if key.startswith("p_") or key[0] == "p" and key[1:].isdigit()]
     return [[float(row[key]) for key in columns] for row in rows]
 
 
