@@ -22,7 +22,8 @@ enum random_purpose {
     RANDOM_SHUFFLE_BLOCKS = 11, /* index: 0 */
     RANDOM_SHUFFLE_WINDOW = 12, /* index: 0 */
     RANDOM_NOISE = 14,          /* layer: channel; index: as augment; block: pixel / 4 */
-    RANDOM_CHANNELS = 15        /* index: as augment; block: channel / 4 */
+    RANDOM_CHANNELS = 15,       /* index: as augment; block: channel / 4 */
+    RANDOM_BALANCE = 16         /* epoch: permutation of a class; index: 0 */
 };
 
 struct random_block {

@@ -165,7 +165,7 @@ static void options_make(const struct plan *plan, int64_t batch, struct options 
         if (source->height > 0)
             options->data.image = larger(source->height, source->width);
         options->data.classes = options->model.classes;
-        options->data.shuffle = false;
+        options->data.shuffle = options->data.balance = false;
         if (options->data.val == VALIDATION_REFERENCE || options->data.val == VALIDATION_FRACTION)
             options->data.val = VALIDATION_TEST;
         options->data.val_fraction = 0;

@@ -42,6 +42,9 @@ void sampler_close(struct sampler *sampler)
 {
     free(sampler->samples);
     free(sampler->block_begin);
+    free(sampler->by_class);
+    free(sampler->class_begin);
+    free(sampler->copies);
     *sampler = (struct sampler){.epoch = -1};
 }
 
@@ -61,6 +64,61 @@ void sampler_use_blocks(struct sampler *sampler,
     }
     sampler->block_begin[blocks] = (uint32_t)sampler->count;
     sampler->block_count = blocks;
+}
+
+void sampler_use_classes(struct sampler *sampler, uint32_t *by_class, size_t *begin,
+                         int64_t classes)
+{
+    ENSURE(sampler->shuffle && sampler->block_count == 0 && sampler->class_count == 0 &&
+               sampler->repeat == 1 && sampler->epoch < 0,
+           "the classes of samples cannot be balanced");
+    for (int64_t c = 0; c < classes; c++)
+        if (begin[c + 1] > begin[c])
+            begin[sampler->class_count++] = begin[c];
+    begin[sampler->class_count] = (size_t)sampler->count;
+    sampler->by_class = by_class;
+    sampler->class_begin = begin;
+    sampler->copies = allocate((size_t)sampler->count, sizeof *sampler->copies);
+}
+
+/* Write the draws of class c at their positions among the unshuffled draws of the epoch. permuted:
+ * room for a permutation of the class. */
+static void class_draw(const struct sampler *sampler, uint64_t c, uint32_t *drawn, uint8_t *copies,
+                       uint32_t *permuted)
+{
+    const uint64_t count = (uint64_t)sampler->count, classes = (uint64_t)sampler->class_count;
+    const uint64_t size = sampler->class_begin[c + 1] - sampler->class_begin[c];
+    const uint64_t before = (uint64_t)sampler->epoch * count; /* draws of earlier epochs */
+    const uint64_t begin = (c + classes - before % classes) % classes;
+    const uint64_t first = (before + begin) / classes / size;
+    uint64_t pass = UINT64_MAX; /* number of the permutation */
+    for (uint64_t i = begin; i < count; i += classes) {
+        const uint64_t draw = (before + i) / classes;
+        if (draw / size != pass) {
+            pass = draw / size;
+            random_permutation(sampler->seed, RANDOM_BALANCE, (uint32_t)(pass * classes + c),
+                               (uint32_t)size, permuted);
+        }
+        drawn[i] = sampler->by_class[sampler->class_begin[c] + permuted[draw % size]];
+        copies[i] = (uint8_t)(pass - first);
+    }
+}
+
+/* Draw each class, and shuffle the draws. */
+static void classes_draw(struct sampler *sampler)
+{
+    OWNED uint32_t *drawn = numbers_allocate(sampler->count);
+    OWNED uint32_t *permuted = numbers_allocate(sampler->count);
+    OWNED uint8_t *copies = allocate((size_t)sampler->count, sizeof *copies);
+    for (int64_t c = 0; c < sampler->class_count; c++)
+        class_draw(sampler, (uint64_t)c, drawn, copies, permuted);
+    random_permutation(sampler->seed, RANDOM_SHUFFLE, (uint32_t)sampler->epoch,
+                       (uint32_t)sampler->count, sampler->samples);
+    for (int64_t i = 0; i < sampler->count; i++) {
+        const uint32_t draw = sampler->samples[i];
+        sampler->samples[i] = drawn[draw];
+        sampler->copies[i] = copies[draw];
+    }
 }
 
 /* Write the samples block by block, and mix those of each window: a permutation of all positions,
@@ -98,6 +156,8 @@ static int64_t batch_samples(const struct sampler *sampler)
 
 int64_t sampler_copy_at(const struct sampler *sampler, int64_t position)
 {
+    if (sampler->copies != NULL)
+        return sampler->copies[position];
     return position % sampler->global_batch / batch_samples(sampler);
 }
 
@@ -114,6 +174,10 @@ void sampler_draw(struct sampler *sampler, uint32_t epoch)
             qsort(sampler->samples + begin, (size_t)smaller(sampler->global_batch, left),
                   sizeof *sampler->samples, compare_uint32);
         }
+        return;
+    }
+    if (sampler->class_count > 0) {
+        classes_draw(sampler);
         return;
     }
     if (sampler->shuffle)

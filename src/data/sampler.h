@@ -12,11 +12,17 @@
  *
  * Repeated augmentation (Hoffer et al. 2020): a global batch of B samples consists of B / repeat
  * different ones, all of them once, then all once more, and so on. An epoch has as many steps as
- * without it, so it visits only a part of the data. */
+ * without it, so it visits only a part of the data.
+ *
+ * Balanced classes: the draws of all epochs, `count` in each, go round the K classes that have
+ * samples, so each class has count / K of the draws of an epoch, rounded down or up. Draw d of a
+ * class of n samples is sample d % n of the permutation d / n of the class: all of its samples are
+ * drawn before one is drawn again, also in different epochs. The draws of an epoch are shuffled. */
 #ifndef VITTRAIN_DATA_SAMPLER_H
 #define VITTRAIN_DATA_SAMPLER_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 enum { SHUFFLE_WINDOW = 16 };
@@ -37,6 +43,12 @@ struct sampler {
     /* Shuffling by blocks: */
     int64_t block_count;   /* 0: shuffle all samples */
     uint32_t *block_begin; /* [block_count + 1] first sample of each block */
+    /* Balanced classes: */
+    int64_t class_count; /* classes that have samples; 0: classes are not balanced */
+    uint32_t *by_class;  /* [count] samples ordered by class */
+    size_t *class_begin; /* [class_count + 1] first index of each class in by_class */
+    uint8_t *copies;     /* [count] by position: how often the epoch drew the sample before, mod
+                          * 256. Each copy has random numbers of its own. */
 };
 
 /* Piece `micro` of a rank's slice: samples[begin .. begin + count) of the order. */
@@ -56,6 +68,12 @@ void sampler_close(struct sampler *sampler);
 void sampler_use_blocks(struct sampler *sampler,
                         int64_t (*block_of)(const void *context, int64_t sample),
                         const void *context);
+
+/* Balance the classes. The samples of class c of `classes` are by_class[begin[c]] to begin[c + 1];
+ * some classes may have none. The sampler frees both arrays. Call it before the first order is
+ * drawn. */
+void sampler_use_classes(struct sampler *sampler, uint32_t *by_class, size_t *begin,
+                         int64_t classes);
 
 /* Draw the order of an epoch, unless it is present. It replaces that of another epoch. */
 void sampler_draw(struct sampler *sampler, uint32_t epoch);

@@ -66,10 +66,8 @@ void split_reference(struct dataset *dataset, uint64_t seed, enum data_split spl
 
 /* ---- data.val=FRACTION ---- */
 
-/* Write the samples ordered by class; those of class c are samples[begin[c]] to begin[c + 1].
- * begin: [classes + 2], zeros. A counting sort: begin[c + 1] is the next free index of class c,
- * finally its end. */
-static void samples_by_class(const struct dataset *dataset, uint32_t *samples, size_t *begin)
+/* A counting sort: begin[c + 1] is the next free index of class c, finally its end. */
+void split_by_class(const struct dataset *dataset, uint32_t *samples, size_t *begin)
 {
     for (int64_t i = 0; i < dataset->count; i++)
         begin[dataset_label(dataset, i) + 2]++;
@@ -94,7 +92,7 @@ void split_stratified(struct dataset *dataset, double fraction, bool held_out)
     OWNED uint32_t *order = order_allocate(dataset);
     uint32_t *kept = order;
     OWNED size_t *begin = allocate((size_t)dataset->classes + 2, sizeof *begin);
-    samples_by_class(dataset, by_class, begin);
+    split_by_class(dataset, by_class, begin);
     for (int64_t c = 0; c < dataset->classes; c++) {
         const uint32_t *samples = by_class + begin[c];
         const size_t in_class = begin[c + 1] - begin[c];

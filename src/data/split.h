@@ -24,6 +24,10 @@ void split_draw(struct dataset *dataset, uint64_t seed, uint32_t draw, int64_t c
  * rest]. */
 void split_reference(struct dataset *dataset, uint64_t seed, enum data_split split);
 
+/* Write the samples ordered by class; those of class c are samples[begin[c]] to begin[c + 1].
+ * samples: [count]. begin: [classes + 2], zeros. */
+void split_by_class(const struct dataset *dataset, uint32_t *samples, size_t *begin);
+
 /* Keep the samples that data.val=FRACTION holds out from the training samples, or all others. Of n
  * samples of a class, n * fraction (rounded) are held out, but at least one if n > 1, and at most
  * n - 1. The larger of two fractions holds out all samples of the smaller one, and more. */

@@ -404,6 +404,14 @@ static bool check_train(const struct options *options, struct error *error)
                          "augment.repeat=%lld does not work with data.shuffle=chunks: use only one "
                          "of them",
                          (long long)options->augment.repeat);
+    const char *order = options->data.shuffle == SHUFFLE_OFF ? "data.shuffle=off"
+                        : chunks                             ? "data.shuffle=chunks"
+                        : options->augment.repeat > 1        ? "augment.repeat"
+                        : options->debug.overfit > 0         ? "debug.overfit"
+                                                             : NULL;
+    if (options->data.balance && order != NULL)
+        return error_set(error, ERROR_USAGE,
+                         "data.balance=on does not work with %s: use only one of them", order);
     if (chunks && strcmp(options->data.format, "arrays") != 0)
         return error_set(error, ERROR_USAGE,
                          "data.shuffle=chunks does not apply with data.format=%s: set "

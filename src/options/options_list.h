@@ -134,6 +134,9 @@ OPTION(data, workers, "1",
 OPTION(data, shuffle, "on", CHOICE(shuffle_choice, SHUFFLE_CHOICES),
        "Shuffle the training samples in each epoch. off: the order of the files. chunks: arrays, "
        "by chunks of their files, each of which is decoded about once.")
+OPTION(data, balance, "off", SWITCH(),
+       "Single labels: draw all classes equally often. An epoch has as many samples as without it: "
+       "those of small classes are drawn several times, those of large ones not in each epoch.")
 OPTION(data, drop_last, "off", SWITCH(), "Drop the last batch of an epoch if it is incomplete.")
 NUMBER_ONLY(val_fraction)
 OPTION(data, val, "test",

@@ -248,6 +248,9 @@ static bool targets_check(const struct options *options, const struct dataset *d
         {has_targets && mix_is_asked_for(options), "augment.mixup and augment.cutmix mix single "
                                                    "labels, and the data has other targets: leave "
                                                    "these options out"},
+        {has_targets && options->data.balance, "data.balance=on draws the classes of single "
+                                               "labels, and the data has other targets: leave "
+                                               "this option out"},
         {has_targets && train->label_smoothing > 0,
          "train.label_smoothing changes single labels, and the data has other targets: leave this "
          "option out"},

@@ -7,6 +7,9 @@
 
 #include "base/allocate.h"
 #include "base/base.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "data/split.h"
 #include "options/options.h"
 
 enum { BATCHES_AHEAD = 4 };
@@ -99,6 +102,33 @@ void split_loader_use_blocks(struct sampler *sampler, const struct options *opti
         sampler_use_blocks(sampler, chunk_of, dataset);
 }
 
+/* Balance the classes of the samples, and log the classes with the fewest and the most. */
+static void classes_balance(struct sampler *sampler, const struct dataset *dataset)
+{
+    uint32_t *by_class = allocate((size_t)dataset->count, sizeof *by_class);
+    size_t *begin = allocate((size_t)dataset->classes + 2, sizeof *begin);
+    int64_t classes = 0, least = -1, most = 0;
+    split_by_class(dataset, by_class, begin);
+    for (int64_t c = 0; c < dataset->classes; c++) {
+        const size_t size = begin[c + 1] - begin[c];
+        classes += size > 0;
+        if (size > 0 && (least < 0 || size < begin[least + 1] - begin[least]))
+            least = c;
+        if (size > begin[most + 1] - begin[most])
+            most = c;
+    }
+    const double smallest = (double)(begin[least + 1] - begin[least]);
+    OWNED char *names =
+        allocate_text("from %s (%.0f) to %s (%zu)", dataset->class_name[least], smallest,
+                      dataset->class_name[most], begin[most + 1] - begin[most]);
+    text_remove_control(names);
+    log_info(
+        "data.balance: samples of %lld classes, %s; each sample of the smallest class is drawn "
+        "%.3g times per epoch",
+        (long long)classes, names, (double)dataset->count / (double)classes / smallest);
+    sampler_use_classes(sampler, by_class, begin, dataset->classes);
+}
+
 bool split_loader_start(struct split_loader *feed, const struct options *options,
                         struct comm *world, struct device *device, int64_t global_batch,
                         int64_t accumulate, struct image_size image, struct error *error)
@@ -109,6 +139,8 @@ bool split_loader_start(struct split_loader *feed, const struct options *options
                  world->rank, world->size);
     feed->sampler.limit = overfit ? options->debug.overfit : options->debug.batches;
     split_loader_use_blocks(&feed->sampler, options, &feed->dataset);
+    if (options->data.balance)
+        classes_balance(&feed->sampler, &feed->dataset);
     feed->sampler.group = sample_group(options, global_batch);
     feed->sampler.repeat = options->augment.repeat;
     feed->training = true;

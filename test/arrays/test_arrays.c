@@ -118,6 +118,10 @@ static void file_make(const char *path, int64_t first)
     hdf5_annotate_texts(file, "named", "class_names", CLASSES, names);
     label[7] = -1;
     labels_write(file, "negative", label);
+    for (int64_t n = 0; n < SAMPLES; n++)
+        label[n] = (first + n) % 5 % CLASSES;
+    labels_write(file, "uneven", label);
+    hdf5_annotate_texts(file, "uneven", "class_names", CLASSES, names);
     numbers_write(file, "number", number);
     numbers_write(file, "\x1b[31mred", number);
     number[3] = (double)NAN;

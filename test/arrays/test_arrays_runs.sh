@@ -56,6 +56,17 @@ result 'a run that resumes in the middle of an epoch, too' "$bad" middle.log
 cmp -s chunks1/receipt.csv one/receipt.csv && bad='the order is that of data.shuffle=on' || bad=
 result 'the order is another one' "$bad" chunks1.log
 
+balance="${data%% data.y=*} data.y=uneven data.val=0.2 $model data.x=/chw data.balance=on augment.noise=0.1 checkpoint.every=0.3"
+run 1 balance1 $balance run.dir="$work/balance1"
+bad=$(ended; has balance1.log 'samples of 3 classes, from rain \(5\) to calm \(10\); each sample of the smallest class is drawn 1.67 times')
+result 'classes are balanced' "$bad" balance1.log
+run 3 balance3 $balance run.dir="$work/balance3" mesh.strategy=fsdp data.workers=2
+result 'three ranks draw the same samples' "$(ended; same balance1 balance3)" balance3.log
+interrupted balance1 balance 4
+run 4 balance $balance run.dir="$work/balance"
+bad=$(ended; has balance.log 'resuming from .*: step 4'; same balance1 balance)
+result 'four ranks that resume in the middle of an epoch, too' "$bad" balance.log
+
 run 1 eval eval "$work/one/checkpoints/last.h5"
 result 'eval reads the held-out samples' "$(ended; has eval.log '^val: ')" eval.log
 run 1 predict predict "$work/one/checkpoints/last.h5" predict.output="$work/predicted.csv"
@@ -117,6 +128,11 @@ errors $data $model data.x=u0 3<<END
 2|model.head=dense|data.y=map model.classes=3
 2|augment.erase=0.5|data.y=map model.classes=3 model.head=dense augment.erase=0.5
 2|train.loss=bce|data.y=number data.task=regression train.loss=bce
+2|data.balance|data.y=marks data.balance=on
+2|data.shuffle=off|data.balance=on data.shuffle=off
+2|data.shuffle=chunks|data.balance=on data.shuffle=chunks
+2|augment.repeat|data.balance=on augment.repeat=2
+2|debug.overfit|data.balance=on debug.overfit=1
 2|train.weights|data.y=marks train.weights=1,2
 2|train.weights|train.weights=1,2
 2|train.weights|data.y=marks train.weights=0,0,0

@@ -2,6 +2,7 @@
 /* The sampler: any number of ranks gets the same samples in the same order, each once. */
 #include "data/sampler.h"
 
+#include "base/allocate.h"
 #include "test.h"
 
 enum { MOST = 1000 };
@@ -138,6 +139,81 @@ TEST(test_repeated)
     sampler_open(&sampler, 5, COUNT, BATCH, 1, true, false, 0, 1);
     for (int i = 0; i < COUNT; i++)
         assert_int_equal(sampler_copy_at(&sampler, i), 0);
+    sampler_close(&sampler);
+}
+
+/* ---- balanced classes ---- */
+
+enum {
+    UNEVEN = 103,
+    CLASSES = 5,
+    DRAWN_EPOCHS = 6,
+    MIXING = 37 /* sample i is in place 37 i mod 103 */
+};
+static const size_t class_end[CLASSES + 1] = {0, 50, 51, 51, 91, 103};
+
+static int class_of(uint32_t sample)
+{
+    int class = 0;
+    while (sample * MIXING % UNEVEN >= class_end[class + 1])
+        class ++;
+    return class;
+}
+
+static void open_balanced(struct sampler *sampler, uint64_t seed, int rank, int size)
+{
+    uint32_t *by_class = allocate(UNEVEN, sizeof *by_class);
+    size_t *begin = allocate(CLASSES + 1, sizeof *begin);
+    for (uint32_t i = 0; i < UNEVEN; i++)
+        by_class[i * MIXING % UNEVEN] = i;
+    memcpy(begin, class_end, sizeof class_end);
+    sampler_open(sampler, seed, UNEVEN, 10, 1, true, false, rank, size);
+    sampler_use_classes(sampler, by_class, begin, CLASSES);
+}
+
+/* Each class that has samples is drawn 25 or 26 times in an epoch of 103, and no sample of a class
+ * is drawn twice more than another one, in all epochs. Copies of a sample have different numbers.
+ */
+TEST(test_balanced)
+{
+    struct sampler sampler, other;
+    int drawn[UNEVEN] = {0};
+    uint32_t before[UNEVEN] = {0};
+    open_balanced(&sampler, 5, 0, 1);
+    for (uint32_t epoch = 0; epoch < DRAWN_EPOCHS; epoch++) {
+        int in_class[CLASSES] = {0}, least[CLASSES], most[CLASSES] = {0};
+        bool seen[UNEVEN][UNEVEN] = {{false}};
+        const uint32_t *samples = order_at(&sampler, epoch);
+        assert_memory_not_equal(samples, before, sizeof before);
+        memcpy(before, samples, sizeof before);
+        for (int i = 0; i < UNEVEN; i++) {
+            const int64_t copy = sampler_copy_at(&sampler, i);
+            in_class[class_of(samples[i])]++;
+            drawn[samples[i]]++;
+            assert_in_range(copy, 0, 25);
+            assert_false(seen[samples[i]][copy]);
+            seen[samples[i]][copy] = true;
+        }
+        for (int c = 0; c < CLASSES; c++) {
+            least[c] = INT32_MAX;
+            assert_true(c == 2 ? in_class[c] == 0 : in_class[c] == 25 || in_class[c] == 26);
+        }
+        for (uint32_t i = 0; i < UNEVEN; i++) {
+            const int c = class_of(i);
+            least[c] = drawn[i] < least[c] ? drawn[i] : least[c];
+            most[c] = drawn[i] > most[c] ? drawn[i] : most[c];
+        }
+        for (int c = 0; c < CLASSES; c++)
+            assert_true(c == 2 || most[c] - least[c] <= 1);
+    }
+    /* Another rank, which starts with this epoch. */
+    open_balanced(&other, 5, 2, 3);
+    assert_memory_equal(order_at(&other, 3), order_at(&sampler, 3), sizeof before);
+    assert_memory_equal(other.copies, sampler.copies, UNEVEN);
+    sampler_close(&other);
+    open_balanced(&other, 6, 0, 1);
+    assert_memory_not_equal(order_at(&other, 3), sampler.samples, sizeof before);
+    sampler_close(&other);
     sampler_close(&sampler);
 }
 
