@@ -145,6 +145,39 @@ static bool numbers_check(const struct dataset *dataset, const char *y, bool is_
     return true;
 }
 
+/* Return the variable of data.x from which data.residual=on takes the differences of `y`: the same
+ * data set at the latest time that is not after the sample. Return NULL if there is none. */
+static const struct variable *residual_input(const struct arrays *self, const struct variable *y)
+{
+    const struct variable *last = NULL;
+    for (const struct variable *x = self->variable; x < self->y; x++)
+        if (strcmp(x->name, y->name) == 0 && x->offset <= 0 &&
+            (last == NULL || x->offset > last->offset))
+            last = x;
+    return last;
+}
+
+static bool residual_check(const struct dataset *dataset, struct error *error)
+{
+    const struct arrays *self = dataset->self;
+    for (int v = 0; v < self->y_count; v++) {
+        const struct variable *y = &self->y[v], *x = residual_input(self, y);
+        char name[VARIABLE_TEXT];
+        variable_write(y, name);
+        const bool is_number = dataset->target.height * dataset->target.width == 1;
+        const char *fault =
+            is_number && !dataset->unlabelled ? "has numbers instead of planes: choose planes"
+            : x == NULL ? "is not in data.x at the time of the sample or before: add it to data.x"
+            : x->offset == y->offset ? "is also the last input: choose another time"
+                                     : NULL;
+        if (fault != NULL)
+            return error_set(error, ERROR_USAGE,
+                             "data.residual=on: data.y=%s %s, or leave data.residual out", name,
+                             fault);
+    }
+    return true;
+}
+
 /* Name the outputs, and find the channels of the pixels that are the same variables. */
 static void outputs_name(struct dataset *dataset)
 {
@@ -163,9 +196,9 @@ static void outputs_name(struct dataset *dataset)
             text_shorten(text, name, sizeof name - sizeof number);
             dataset->target_name[output] = allocate_text("%s%s", name, number);
             dataset->persistence[output] = -1;
+            const struct variable *input = residual_input(self, &self->y[v]);
             for (int x = 0; self->has_planes && x < self->x_count; x++) {
-                if (self->variable[x].offset == 0 &&
-                    strcmp(self->variable[x].name, self->y[v].name) == 0)
+                if (&self->variable[x] == input && (dataset->residual || input->offset == 0))
                     dataset->persistence[output] = channel + c;
                 channel += self->variable[x].channels;
             }
@@ -219,6 +252,9 @@ bool arrays_targets_use(struct dataset *dataset, const struct options *options, 
     dataset->sum =
         crc32c_update(dataset->sum, self->series.sample,
                       (size_t)(dataset->count * self->series.offset_count) * sizeof(uint32_t));
+    dataset->residual = options->data.residual;
+    if (dataset->residual && !residual_check(dataset, error))
+        return false;
     if (dataset->unlabelled)
         return true;
     if (!is_regression && !self->has_planes && outputs == 1)

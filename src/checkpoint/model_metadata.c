@@ -34,8 +34,8 @@ static const char *const option_names[] = {
     "model.position", "model.embed_norm", "model.head", "model.pool", "model.fc_norm",
     "model.layer_scale", "model.mlp", "model.gelu", "model.width", "eval.resize", "eval.resize_to",
     "eval.crop", "eval.crop_pad", "data.exif", "data.format", "data.x", "data.y", "data.order",
-    "data.join", "data.transform", "data.task", "train.loss", "train.ignore_label",
-    "data.coordinates"};
+    "data.join", "data.transform", "data.task", "data.residual", "train.loss",
+    "train.ignore_label", "data.coordinates"};
 /* clang-format on */
 enum { OPTION_NAMES = sizeof option_names / sizeof *option_names };
 
@@ -373,6 +373,11 @@ bool model_metadata_check(const struct model_metadata *metadata, const char *pat
                              "or set %s",
                              path, metadata->fault[i].text, option);
     }
+    if (!trains && options->data.residual != metadata->options.data.residual)
+        return error_set(error, ERROR_USAGE,
+                         "data.residual=%s, but %s was trained with the other value: leave "
+                         "data.residual out",
+                         options->data.residual ? "on" : "off", path);
     return heads_check(&metadata->options.model, path, &options->model, error);
 }
 

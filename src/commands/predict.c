@@ -305,12 +305,20 @@ static void batch_visit(void *self, const struct batch *batch, const int32_t *pr
                         const float *outputs, struct error *error)
 {
     struct prediction *prediction = self;
+    const struct dataset *dataset = &prediction->inference->session.validation.dataset;
     const int64_t values = model_output_count(prediction->inference->session.model);
+    const int64_t plane = dataset->target.height * dataset->target.width;
     struct text_stream part;
     text_stream_open(&part);
     bool good = true;
-    for (int64_t i = 0; good && i < batch->count * values; i++)
-        good = inference_check(prediction->inference, outputs[i], error);
+    /* A prediction is missing where the input to which it adds a difference is missing. */
+    for (int64_t i = 0; good && i < batch->count * values; i++) {
+        const float *input = dataset->residual
+                                 ? batch_persistence(batch, dataset, i / values, i % values / plane)
+                                 : NULL;
+        good = (input != NULL && isnan(input[i % plane])) ||
+               inference_check(prediction->inference, outputs[i], error);
+    }
     if (prediction->format == OUTPUT_ARRAYS)
         prediction_arrays_convert(&prediction->arrays, batch->count, predicted, outputs,
                                   part.stream);

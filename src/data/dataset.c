@@ -180,13 +180,14 @@ int32_t dataset_label(const struct dataset *dataset, int64_t index)
     return label;
 }
 
-/* The standard deviation of values that are equal as float32 is 1. */
-static double origin_of(bool is_wide, const struct channel_values *mean,
-                        const struct channel_values *std, int64_t channel)
+/* Return the origin for values with the mean of channel `m` and the standard deviation of channel
+ * `s`, which is 1 if they are equal as float32. */
+static double origin_of(bool is_wide, const struct channel_values *mean, int64_t m,
+                        const struct channel_values *std, int64_t s)
 {
-    if (!is_wide || channel >= mean->count || channel >= std->count)
+    if (!is_wide || m >= mean->count || s >= std->count)
         return 0;
-    const double value = mean->value[channel], deviation = std->value[channel];
+    const double value = mean->value[m], deviation = std->value[s];
     return deviation == 1 || statistics_mean_is_far(value, deviation) ? value : 0;
 }
 
@@ -195,13 +196,19 @@ bool dataset_set_origins(struct dataset *dataset, const struct value_statistics 
 {
     for (int64_t c = 0; c < dataset->channels; c++)
         dataset->channel_origin[c] =
-            origin_of(dataset->channel_is_wide[c], &statistics->mean, &statistics->std, c);
+            origin_of(dataset->channel_is_wide[c], &statistics->mean, c, &statistics->std, c);
+    for (int64_t t = 0; dataset->residual && t < dataset->target.count; t++) {
+        const int64_t c = dataset->persistence[t];
+        if (dataset->channel_origin[c] == 0)
+            dataset->channel_origin[c] = origin_of(dataset->channel_is_wide[c], &statistics->mean,
+                                                   c, &statistics->target_std, t);
+    }
     for (int64_t t = 0; t < dataset->target.count; t++) {
         const int64_t same = dataset->persistence != NULL ? dataset->persistence[t] : -1;
         dataset->target_origin[t] =
             same >= 0 ? dataset->channel_origin[same]
                       : origin_of(dataset->unlabelled || dataset->target_is_wide[t],
-                                  &statistics->target_mean, &statistics->target_std, t);
+                                  &statistics->target_mean, t, &statistics->target_std, t);
     }
     return dataset_copy_origins(dataset, dataset, error);
 }

@@ -114,10 +114,13 @@ struct dataset {
     double channel_origin[IMAGE_CHANNELS], target_origin[IMAGE_CHANNELS];
     bool target_is_class;       /* one plane, of class numbers */
     bool target_normalised;     /* the model learns (target - mean) / std of the training samples */
+    bool residual;              /* targets are differences: the channel `persistence` of the pixels
+                                 * is subtracted from them when they are read */
     char **target_name;         /* [target.count], or NULL: names of the outputs */
     float *row_weights;         /* [height], or NULL: weights of rows in loss and metrics */
     int64_t *persistence;       /* [target.count], or NULL: the channel of the pixels that is the
-                                 * same variable at the time of the sample, or -1 */
+                                 * same variable at the time of the sample (residual: or before),
+                                 * or -1 */
     uint32_t *subset;           /* [count] record numbers of this split; NULL: all records */
     int64_t kept_bytes;         /* limit of the decoded chunks in memory */
     struct array_cache *chunks; /* decoded chunks of arrays, or NULL */

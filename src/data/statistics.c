@@ -235,7 +235,8 @@ static bool records_measure(struct share *share, struct comm *world, int threads
                        &statistics->mean.value[c], &statistics->std.value[c]);
     for (int64_t t = 0; t < targets; t++)
         channel_finish(&share->sums[channels + t],
-                       (double)share->origin[channels + t] + dataset->target_origin[t],
+                       (double)share->origin[channels + t] +
+                           (dataset->residual ? 0 : dataset->target_origin[t]),
                        &statistics->target_mean.value[t], &statistics->target_std.value[t]);
     return true;
 }
@@ -264,8 +265,10 @@ bool statistics_compute(struct dataset *records, struct comm *world, int threads
                    &statistics->std);
     }
     if (is_complete && statistics->target_mean.count > 0)
-        values_log("statistics of their targets", "are left out of losses and metrics",
-                   share.sums + fields.channels, &statistics->target_mean, &statistics->target_std);
+        values_log(records->residual ? "statistics of target - last input (data.residual)"
+                                     : "statistics of their targets",
+                   "are left out of losses and metrics", share.sums + fields.channels,
+                   &statistics->target_mean, &statistics->target_std);
     pthread_mutex_destroy(&share.mutex);
     free(share.sums);
     records->is_finite = is_complete;

@@ -58,6 +58,9 @@ CONDITION(with_synthetic_classes, format_is(o, "synthetic") && o->data.task == T
 CONDITION(with_task, format_is(o, "synthetic") || format_is(o, "arrays"),
           "data.format=synthetic or arrays")
 CONDITION(with_arrays, format_is(o, "arrays"), "data.format=arrays")
+CONDITION(with_planes,
+          format_is(o, "arrays") && o->data.task == TASK_REGRESSION && o->model.head == HEAD_DENSE,
+          "data.format=arrays, data.task=regression and model.head=dense")
 CONDITION(with_folders, format_is(o, "imagefolder"), "data.format=imagefolder")
 CONDITION(with_image_files, format_is(o, "imagefolder") || format_is(o, "webdataset"),
           "data.format=imagefolder or webdataset")

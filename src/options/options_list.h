@@ -198,6 +198,9 @@ OPTION(data, missing, "fill",
 OPTION(data, transform, "", TEXT(.applies = &with_arrays, .effect = EFFECT_MODEL),
        "Arrays: functions that replace variables: log1p:NAME, log10:NAME or sqrt:NAME, separated "
        "by commas. Predictions and metrics are in the units of the data.")
+OPTION(data, residual, "off", SWITCH(.applies = &with_planes, .effect = EFFECT_MODEL),
+       "Arrays: the model learns the difference between data.y and the last input of the same "
+       "variable in data.x. Predictions and metrics are those of the variable.")
 OPTION(data, values, "uint8", CHOICE(values_choice, VALUES_CHOICES, .applies = &with_synthetic),
        "Synthetic data: type of the values. float32: each channel has its own scale, and one value "
        "of 256 is missing, as in measured data.")

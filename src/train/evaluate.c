@@ -76,6 +76,8 @@ static void metrics_add(struct pass *pass, const struct batch *batch)
         for (int64_t i = 0; i < batch->count * outputs; i++) {
             const int64_t sample = i / outputs, output = i % outputs;
             float mean = session->input.target_mean[output];
+            if (dataset->residual)
+                mean += session->input.mean[dataset->persistence[output]];
             value_transform_undo((enum value_transform)dataset->target_transform[output], &mean, 1);
             const struct output_plane args = {
                 .height = session->model->output.height,
@@ -154,6 +156,16 @@ static void metrics_reduce(struct pass *pass)
 
 /* ---- passes */
 
+/* With data.residual=on, add the input from which a predicted or true difference was taken. */
+static void residual_undo(const struct batch *batch, const struct dataset *dataset, int64_t sample,
+                          int64_t output, float *values)
+{
+    const float *input =
+        dataset->residual ? batch_persistence(batch, dataset, sample, output) : NULL;
+    for (int64_t p = 0; input != NULL && p < dataset->height * dataset->width; p++)
+        values[p] += input[p];
+}
+
 /* Converts the outputs of a regression from normalised values to the units of the data, and undoes
  * data.transform in them, in the targets of a batch, and in its pixels if the targets are planes.
  */
@@ -170,6 +182,7 @@ static void batch_undo(const struct pass *pass, struct batch *batch)
         for (int64_t p = 0; p < pass->plane; p++)
             values[p] =
                 values[p] * session->input.target_std[output] + session->input.target_mean[output];
+        residual_undo(batch, dataset, i / pass->outputs, output, values);
         value_transform_undo((enum value_transform)dataset->target_transform[output], values,
                              pass->plane);
     }
@@ -177,12 +190,14 @@ static void batch_undo(const struct pass *pass, struct batch *batch)
         uint8_t *record = batch->pixels + i * batch->record_bytes;
         float *pixels = (float *)(void *)record;
         float *targets = (float *)(void *)(record + batch->target_offset);
+        for (int64_t t = 0; t < dataset->target.count; t++) {
+            residual_undo(batch, dataset, i, t, targets + t * plane);
+            value_transform_undo((enum value_transform)dataset->target_transform[t],
+                                 targets + t * plane, plane);
+        }
         for (int64_t c = 0; plane > 1 && c < dataset->channels; c++)
             value_transform_undo((enum value_transform)dataset->channel_transform[c],
                                  pixels + c * plane, plane);
-        for (int64_t t = 0; t < dataset->target.count; t++)
-            value_transform_undo((enum value_transform)dataset->target_transform[t],
-                                 targets + t * plane, plane);
     }
 }
 

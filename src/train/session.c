@@ -89,7 +89,8 @@ static bool normalisation_set(struct session *session, const struct dataset *dat
 {
     static const double none[IMAGE_CHANNELS];
     const double *origin = dataset != NULL ? dataset->channel_origin : none;
-    const double *target_origin = dataset != NULL ? dataset->target_origin : none;
+    const double *target_origin =
+        dataset != NULL && !dataset->residual ? dataset->target_origin : none;
     struct channel_values mean, std;
     if (!model_normalisation(session->model, &session->options, &mean, &std, error))
         return false;

@@ -366,6 +366,25 @@ TEST(targets_are_planes_at_other_times)
     record_is_named(0, "one.h5: sample 3");
 }
 
+TEST(targets_are_differences_from_the_last_input)
+{
+    static float values[(2 + 3 * CHANNELS) * PLANE];
+    use("all/one.h5", "u0@-1,chw@-2,u0", "u0@+4,chw@-1");
+    split_opens("data.task=regression data.residual=on", SPLIT_TRAIN, -1);
+    for (int t = 0; t < 1 + CHANNELS; t++) {
+        assert_int_equal(dataset.persistence[t], t == 0 ? 1 + CHANNELS : t);
+        assert_true(dataset_read(&dataset, 2, values, &error));
+        for (int64_t p = 0; p < PLANE; p++)
+            assert_true(dataset_targets(&dataset, values)[t * PLANE + p] == (t == 0 ? 4000 : 1000));
+    }
+    split_fails("data.y=u0@+4,u1@+1", SPLIT_TRAIN, "data.y=u1@+1 is not in data.x at the time of");
+    split_fails("data.y=chw@-2", SPLIT_TRAIN, "data.y=chw@-2 is also the last input");
+    split_fails("data.y=number", SPLIT_TRAIN, "data.y=number has numbers instead of planes");
+    use("all/one.h5", "u0@+1", "u0@+2");
+    split_fails("data.task=regression data.residual=on", SPLIT_TRAIN,
+                "data.y=u0@+2 is not in data.x");
+}
+
 TEST(targets_are_classes_of_pixels)
 {
     static float values[2 * PLANE];

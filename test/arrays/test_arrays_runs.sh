@@ -83,9 +83,10 @@ for task in 'labels data.y=marks train.weights=1,2,3' \
     'classes data.y=map model.head=dense model.classes=3 train.ignore_label=255' \
     "planes $planes train.loss=huber augment.flip=0.5 augment.vflip=0.5 augment.roll=xy augment.noise=0.1" \
     "rows $planes train.row_weight=latitude augment.flip=0.5 augment.roll=x" \
+    "differences $planes data.x=u0,u1@-1 data.residual=on augment.flip=0.5 augment.noise=0.1" \
     "cuts data.y=marks $windows" \
-    "windows $planes $windows augment.flip=0.5"; do
-    name=${task%% *} targets="${task#* } data.x=u0,u2@-1 data.val=0.2 data.val_from=end"
+    "windows $planes $windows data.x=u0,u1@-1 data.residual=on augment.flip=0.5"; do
+    name=${task%% *} targets="data.x=u0,u2@-1 ${task#* } data.val=0.2 data.val_from=end"
     run 1 "$name" $data $model $targets run.dir="$work/$name-1"
     bad=$(ended)
     run 3 "$name" $data $model $targets mesh.strategy=fsdp run.dir="$work/$name-3"
@@ -97,6 +98,8 @@ run 1 windows-part $data $model $targets run.dir="$work/windows-part"
 bad=$(ended; has windows-part.log 'resuming from .*: step 3' 'augment.crop: windows of 3x2 from images of 5x4; evaluations read whole images in tiles'; \
     same windows-1 windows-part)
 result 'a resumed run has the same windows' "$bad" windows-part.log
+fails 1 'the targets of a resumed run' 2 'data.residual was on, is off' $data $model $targets data.residual=off train.epochs=3 \
+    run.dir="$work/windows-part"
 fails 1 'parts of fields are not predicted' 2 'predict.split=train: training samples are windows' eval windows-1 predict.split=train
 for task in windows cuts classes; do
     run 1 $task predict "$work/$task-1/weights.safetensors" "$work/data/storms.h5" predict.output="$work/$task.h5"
@@ -126,6 +129,7 @@ errors $data data.x=u0 3<<END
 END
 errors $data $model data.x=u0 3<<END
 2|model.head=dense|data.y=map model.classes=3
+2|data.residual=on applies only with|data.y=number data.task=regression data.residual=on
 2|augment.erase=0.5|data.y=map model.classes=3 model.head=dense augment.erase=0.5
 2|train.loss=bce|data.y=number data.task=regression train.loss=bce
 2|data.balance|data.y=marks data.balance=on

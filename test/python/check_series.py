@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Series of NetCDF-4 files: data.transform against NumPy, data.join against one file, and the
-weights of latitudes against xarray.
+"""Series of NetCDF-4 files: data.transform and data.residual against NumPy, data.join against one
+file, and the weights of latitudes against xarray.
 
     check_series.py VITTRAIN FOLDER
 """
@@ -83,6 +83,49 @@ def check_transform():
         assert one.level.values.min() > 0
     for wrong in "log1p:snow", "log2:rain", "rain":
         assert "data.transform=" in run(*options, f"data.transform={wrong}", "data.root=series.nc", "run.dir=wrong", status=2)
+
+
+def check_residual():
+    """Differences of transformed, missing and nearly constant values; weights of zero predict the mean difference."""
+    steps = numpy.cumsum(random.normal(1e-4, 1e-3, rain.shape), axis=0)
+    base = xarray.Dataset({"rain": series.rain, "wind": series.wind, "sea": (DIMENSIONS, 290 + wind[:1] + steps)}, series.coords)
+    base.to_netcdf("residual.nc")
+    options = [*MODEL, "data.root=residual.nc", "data.x=rain@-1,rain,wind@-1,sea", "data.y=rain@+1,wind,sea@+2", "data.transform=log1p:rain"]
+    log = run(*options, "data.residual=on", "run.dir=residual")
+    count = SAMPLES - 3
+    held_out = round(count * 0.25)
+    trained = count - held_out - 3  # those before share values with the held out ones
+    with numpy.errstate(invalid="ignore"):
+        values = {"rain": numpy.log1p(rain.astype("f8")), "wind": wind.astype("f8"), "sea": base.sea.values}
+    times = {"rain": (1, 0), "wind": (0, -1), "sea": (2, 0)}
+    last = {name: values[name][1 + x:][:count] for name, (_, x) in times.items()}
+    change = {name: values[name][1 + y:][:count] - last[name] for name, (y, _) in times.items()}
+    mean, std = statistics(log, "statistics of target - last input")
+    near(mean, [numpy.nanmean(change[name][:trained]) for name in times], 1e-3)
+    near(std, [numpy.nanstd(change[name][:trained]) for name in times])
+    metrics = outputs("residual")
+    run("predict", "residual", "predict.output=residual-out.nc", "train.precision=fp32")
+    with open("residual/weights.safetensors", "rb") as file:
+        weights = file.read()
+    header = 8 + int.from_bytes(weights[:8], "little")
+    with open("zeros.safetensors", "wb") as file:
+        file.write(weights[:header] + bytes(len(weights) - header))
+    run("predict", "zeros.safetensors", "residual.nc", "predict.output=zeros.nc")
+    undo = {"rain": numpy.expm1, "wind": numpy.array, "sea": numpy.array}
+    with xarray.open_dataset("residual-out.nc") as file, xarray.open_dataset("zeros.nc") as zeros:
+        assert file.sea.dtype == "f8" and file.wind.dtype == "f4", file
+        for n, (name, (y, x)) in enumerate(times.items()):
+            target, before = (undo[name](now)[-held_out:] for now in (last[name] + change[name], last[name]))
+            error = file[name].values.astype("f8") - target
+            assert (numpy.isnan(file[name].values) == numpy.isnan(before)).all()
+            row = metrics[f"{name}@+{y}" if y else name]
+            near(float(row["rmse"]), numpy.nanmean(error ** 2) ** 0.5, 1e-3 if name == "sea" else 2e-5)
+            near(float(row["persistence_rmse"]), numpy.nanmean((before - target) ** 2) ** 0.5, 1e-3 if name == "sea" else 2e-5)
+            near(float(row["r2"]), 1 - numpy.nanmean(error ** 2) / numpy.nanvar(target[~numpy.isnan(error)]), 1e-3)
+            expected, found = undo[name](last[name] + mean[n]), zeros[name].values[:count]
+            assert numpy.allclose(found, expected, rtol=1e-7 if name == "sea" else 1e-5, atol=1e-5 if name == "rain" else 0, equal_nan=True)
+    refused = run("predict", "residual", "residual.nc", "predict.output=off.nc", "data.residual=off", status=2)
+    assert "data.residual=off, but " in refused, refused
 
 
 def check_join():
@@ -197,6 +240,7 @@ def check_unusable_latitudes():
 
 
 check_transform()
+check_residual()
 check_join()
 check_latitudes()
 check_unusable_latitudes()
