@@ -2,6 +2,7 @@
 /* Arrays of numbers in HDF5, NetCDF-4, Zarr and .npy files, read in place. data.x names the images,
  * data.y their classes, or targets: numbers or planes. Only labels and numbers are kept in memory.
  * The HDF5 library is not called after the data set is opened, so several threads can read. */
+#include <ctype.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,7 +33,7 @@ const char *variable_option(const struct variable *variable)
     return variable->is_target ? "data.y" : "data.x";
 }
 
-/* Parse "u", "u@+6" or "u@-1". */
+/* Parse "u", "u@+6", "u@-1" or "u@+12h". Units are those of the CF conventions: d, h, min, s. */
 static bool variable_parse(struct variable *variable, const char *item, size_t length,
                            struct error *error)
 {
@@ -42,14 +43,21 @@ static bool variable_parse(struct variable *variable, const char *item, size_t l
     char *at = strrchr(variable->name, '@');
     if (at == NULL)
         return true;
-    const long long offset = strtoll(at + 1, &end, 10);
-    if (at == variable->name || (at[1] != '+' && at[1] != '-') || end == at + 2 || *end != '\0' ||
-        offset > OFFSET_MOST || offset < -OFFSET_MOST)
+    struct time_units unit = {.has_date = false};
+    const long long count = strtoll(at + 1, &end, 10);
+    const bool has_unit = *end != '\0' && time_units_parse(end, "", &unit) && unit.seconds > 0;
+    if (at == variable->name || strlen(at) >= sizeof variable->at ||
+        (at[1] != '+' && at[1] != '-') || !isdigit((unsigned char)at[2]) ||
+        (*end != '\0' && !has_unit) || unit.has_date || count > OFFSET_MOST || count < -OFFSET_MOST)
         return error_set(error, ERROR_USAGE,
-                         "%s=%s: after @ there must be a number of samples with a sign, as in "
-                         "u@+6 or u@-1",
+                         "%s=%s: after @ there must be a sign and a number of samples, as in u@+6 "
+                         "or u@-1, or of days, hours, minutes or seconds, as in u@+12h, d, min or "
+                         "s",
                          variable_option(variable), variable->name);
-    variable->offset = offset;
+    variable->shift.seconds = (double)count * unit.seconds;
+    variable->shift.steps = has_unit ? (count > 0) - (count < 0) : count;
+    if (count != 0)
+        snprintf(variable->at, sizeof variable->at, "%s", at);
     *at = '\0';
     return true;
 }
@@ -176,10 +184,7 @@ static bool variable_read(const struct variable *variable, struct array *array,
 
 void variable_write(const struct variable *variable, char text[VARIABLE_TEXT])
 {
-    char offset[24] = "";
-    if (variable->offset != 0)
-        snprintf(offset, sizeof offset, "@%+lld", (long long)variable->offset);
-    snprintf(text, VARIABLE_TEXT, "%s%s", variable->name, offset);
+    snprintf(text, VARIABLE_TEXT, "%s%s", variable->name, variable->at);
 }
 
 /* ---- targets in memory ---- */
@@ -451,7 +456,7 @@ static bool arrays_open(const struct options *options, enum data_split split,
     dataset->type = DATASET_FLOAT32;
     self->series.joined = options->data.join;
     self->series.counts = options->data.coordinates == COORDINATES_IGNORE;
-    ENSURE(file_series_use(&self->series, 0, false), "no room for an offset");
+    ENSURE(file_series_use(&self->series, &(struct series_offset){.steps = 0}) == 0, "not first");
     self->ignored =
         options->train.ignore_label == IGNORE_NONE ? NAN : (double)options->train.ignore_label;
     if (!variables_parse(self, options, error) ||
@@ -616,7 +621,7 @@ static void arrays_span(const struct dataset *dataset, int64_t record, double sp
         return;
     span[0] = span[1] = span[2] = file_series_instant(series, record, 0);
     for (int o = 0; o < series->offset_count; o++) {
-        const double instant = file_series_instant(series, record, series->offset[o]);
+        const double instant = file_series_instant(series, record, o);
         span[1] = fmin(span[1], instant);
         span[2] = fmax(span[2], instant);
     }

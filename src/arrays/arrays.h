@@ -10,7 +10,7 @@
 #include "data/dataset.h"
 #include "options/options.h"
 
-enum { VARIABLE_TEXT = OPTION_TEXT + 24 /* a name and an offset */ };
+enum { OFFSET_TEXT = 24, VARIABLE_TEXT = OPTION_TEXT + OFFSET_TEXT /* a name and an offset */ };
 
 struct variable_dimension {
     enum dimension_role role;
@@ -21,9 +21,11 @@ struct variable_dimension {
  * channels have all dimensions with ROLE_CHANNEL, in row-major order. An array without dimensions
  * of samples has the same values in all samples. */
 struct variable {
-    char name[OPTION_TEXT]; /* without the slash at its start */
-    bool is_target;         /* of data.y */
-    int64_t offset;         /* sample n is index n + offset of the data set: "u@+6", "u@-1" */
+    char name[OPTION_TEXT];     /* without the slash at its start */
+    bool is_target;             /* of data.y */
+    struct series_offset shift; /* "u@+6", "u@-12h"; 0 steps: none */
+    char at[OFFSET_TEXT];       /* as in the option: "@+6", "@-12h" or "" */
+    int offset;                 /* its number in the series; 0: none */
     enum value_transform transform;
     int dimensions;
     struct variable_dimension dimension[ARRAY_DIMENSIONS];

@@ -29,13 +29,16 @@ static bool variables_resolve(struct dataset *dataset, const struct options *opt
         struct variable *variable = &self->variable[v];
         char name[VARIABLE_TEXT];
         variable_write(variable, name);
-        if (variable->offset != 0 && array_path_has(place, name)) {
-            variable->offset = 0;
+        if (variable->at[0] != '\0' && array_path_has(place, name)) {
+            variable->at[0] = '\0';
+            variable->shift = (struct series_offset){.steps = 0};
             snprintf(variable->name, sizeof variable->name, "%.*s", (int)sizeof variable->name - 1,
                      name);
         }
-        const bool required = !variable->is_target || !predicts_beyond || variable->offset < 0;
-        if (!file_series_use(&self->series, variable->offset, required))
+        variable->shift.required =
+            !variable->is_target || !predicts_beyond || variable->shift.steps < 0;
+        variable->offset = file_series_use(&self->series, &variable->shift);
+        if (variable->offset < 0)
             return error_set(error, ERROR_USAGE, "data.x and data.y have more than %d offsets (@)",
                              SERIES_OFFSETS);
     }
@@ -257,12 +260,6 @@ static bool file_open(struct dataset *dataset, const struct options *options,
                              (long long)samples, self->variable[self->sampled].name,
                              (long long)file->times.samples);
     }
-    if (!self->series.joined && file->times.samples < file_series_ends(&self->series))
-        return error_set(error, ERROR_DATA,
-                         "%s: %lld samples are too few for the offsets (@) of data.x=%s and "
-                         "data.y=%s; data.join=on makes the files one series",
-                         file->path, (long long)file->times.samples, options->data.x,
-                         options->data.y);
     return dataset->unlabelled || options->data.task == TASK_REGRESSION ||
            arrays_class_names(dataset, file, error);
 }
@@ -502,6 +499,13 @@ bool arrays_open_files(struct dataset *dataset, const struct options *options,
         file_series_add(series, &self->file[f].times);
     if (!file_series_pair(series, !dataset->held_out, error))
         return false;
+    for (int64_t f = 0; f < self->file_count && !series->joined; f++)
+        if (series->file[f].samples < file_series_ends(series))
+            return error_set(error, ERROR_DATA,
+                             "%s: %lld samples are too few for the offsets (@) of data.x=%s and "
+                             "data.y=%s; data.join=on makes the files one series",
+                             series->file[f].path, (long long)series->file[f].samples,
+                             options->data.x, options->data.y);
     dataset->count = series->records;
     dataset->has_offsets = file_series_ends(series) > 0;
     if (dataset->has_offsets && timed == 0 && !dataset->held_out)

@@ -10,26 +10,28 @@
 #include "base/base.h"
 #include "base/log.h"
 
-bool file_series_use(struct file_series *series, int64_t offset, bool required)
+int file_series_use(struct file_series *series, const struct series_offset *offset)
 {
     int o = 0;
-    while (o < series->offset_count && series->offset[o] != offset)
+    while (o < series->offset_count && (series->offset[o].steps != offset->steps ||
+                                        series->offset[o].seconds != offset->seconds))
         o++;
     if (o == SERIES_OFFSETS)
-        return false;
-    series->offset[o] = offset;
-    series->required[o] |= required;
+        return -1;
+    const bool required = series->offset[o].required || offset->required;
+    series->offset[o] = *offset;
+    series->offset[o].required = required;
     series->offset_count = o == series->offset_count ? o + 1 : series->offset_count;
-    return true;
+    return o;
 }
 
 int64_t file_series_ends(const struct file_series *series)
 {
     int64_t before = 0, after = 0;
     for (int o = 0; o < series->offset_count; o++)
-        if (series->required[o]) {
-            before = larger(before, -series->offset[o]);
-            after = larger(after, series->offset[o]);
+        if (series->offset[o].required) {
+            before = larger(before, -series->offset[o].steps);
+            after = larger(after, series->offset[o].steps);
         }
     return before + after;
 }
@@ -211,10 +213,13 @@ static bool order_check(const struct file_series *series, struct error *error)
 
 /* ---- pairs ---- */
 
-/* Return the instant so many steps after that of a sample. NAN: the step is not known. */
-static double instant_after(const struct file_series *series, int64_t sample, int64_t steps)
+/* Return the instant at an offset from a sample. NAN: the step is not known. */
+static double instant_after(const struct file_series *series, int64_t sample, int offset)
 {
     const double instant = instant_of(series, sample);
+    const int64_t steps = series->offset[offset].steps;
+    if (series->offset[offset].seconds != 0)
+        return instant + series->offset[offset].seconds;
     if (series->step.months > 0)
         return time_add_months(series->file[file_of(series, sample)].units.calendar, instant,
                                steps * series->step.months);
@@ -253,10 +258,10 @@ static int64_t records_find(struct file_series *series, const double *place, boo
         uint32_t *found = series->sample + series->records * offsets;
         bool good = true, at_end = true;
         for (int o = 0; o < offsets; o++) {
-            const int64_t offset = series->offset[o];
-            const double wanted = timed ? instant_after(series, n, offset) : (double)(n + offset);
-            found[o] = offset == 0 ? (uint32_t)n : neighbour_find(place, step, begin, end, wanted);
-            if (found[o] != SERIES_NONE || !series->required[o])
+            const int64_t steps = series->offset[o].steps;
+            const double wanted = timed ? instant_after(series, n, o) : (double)(n + steps);
+            found[o] = steps == 0 ? (uint32_t)n : neighbour_find(place, step, begin, end, wanted);
+            if (found[o] != SERIES_NONE || !series->offset[o].required)
                 continue;
             good = false;
             at_end &= wanted < place[begin] || wanted > place[end - 1];
@@ -265,6 +270,48 @@ static int64_t records_find(struct file_series *series, const double *place, boo
         ends += !good && at_end;
     }
     return ends;
+}
+
+/* Set an error if offsets in seconds cannot be used. */
+static bool seconds_check(const struct file_series *series, bool has_times, struct error *error)
+{
+    const struct time_units *times = &series->file[0].units;
+    const char *fault = series->counts ? "data.coordinates=ignore counts samples"
+                        : !has_times   ? "the samples have no times"
+                        : !times->has_date && times->seconds <= 0 ? "its times have no units"
+                                                                  : NULL;
+    for (int o = 0; fault != NULL && o < series->offset_count; o++)
+        if (series->offset[o].seconds != 0)
+            return error_set(error, ERROR_DATA,
+                             "%s: offsets with a unit of time, as in u@+6h, cannot be used: %s; "
+                             "count steps, as in u@+1",
+                             series->file[0].path, fault);
+    return true;
+}
+
+/* Divide the offsets in seconds by the step, if it is known. */
+static bool seconds_divide(struct file_series *series, struct error *error)
+{
+    const struct time_step *step = &series->step;
+    char text[TIME_TEXT], step_text[TIME_TEXT];
+    for (int o = 0; o < series->offset_count && step->size > 0; o++) {
+        struct series_offset *offset = &series->offset[o];
+        const double steps = rint(offset->seconds / step->size);
+        if (offset->seconds == 0)
+            continue;
+        if (step->months == 0 && steps != 0 &&
+            fabs(offset->seconds - steps * step->size) <= 0.01 * step->size) {
+            offset->steps = (int64_t)steps;
+        } else if (offset->required) {
+            time_step_write(&(struct time_step){.size = fabs(offset->seconds)}, true, text);
+            time_step_write(step, true, step_text);
+            return error_set(error, ERROR_DATA,
+                             "%s: an offset (@) of %s is no multiple of the step of '%s', which is "
+                             "%s: use a multiple, or count steps, as in u@+1",
+                             series->file[0].path, text, series->name, step_text);
+        }
+    }
+    return true;
 }
 
 bool file_series_pair(struct file_series *series, bool logs, struct error *error)
@@ -278,7 +325,7 @@ bool file_series_pair(struct file_series *series, bool logs, struct error *error
         timed += series->file[f].time != NULL;
     }
     for (int o = 0; o < series->offset_count; o++)
-        has_offsets |= series->offset[o] != 0;
+        has_offsets |= series->offset[o].steps != 0;
     const bool has_times = timed > 0 && timed == series->count, used = has_times && !series->counts;
     const bool steps = used && has_offsets; /* offsets are steps of time */
     if (series->samples >= SERIES_NONE)
@@ -305,13 +352,15 @@ bool file_series_pair(struct file_series *series, bool logs, struct error *error
         for (f = 0; f < series->count; f++)
             file[f].time = NULL;
     }
-    if (used && (series->joined || has_offsets) && !order_check(series, error))
+    if (!seconds_check(series, has_times && series->file[0].time != NULL, error) ||
+        (used && (series->joined || has_offsets) && !order_check(series, error)))
         return false;
     OWNED double *place = allocate((size_t)series->samples, sizeof *place);
     for (int64_t n = 0; n < series->samples; n++)
         place[n] = steps ? instant_of(series, n) : (double)n;
-    if (steps && series->step.size <= 0 &&
-        !step_find(series, place, file_series_ends(series) > 0, error))
+    if (steps && ((series->step.size <= 0 &&
+                   !step_find(series, place, file_series_ends(series) > 0, error)) ||
+                  !seconds_divide(series, error)))
         return false;
     const int64_t at_ends = records_find(series, place, steps);
     const int64_t left_out = series->samples - series->records, at_gaps = left_out - at_ends;
@@ -331,15 +380,12 @@ bool file_series_pair(struct file_series *series, bool logs, struct error *error
 /* ---- records ---- */
 
 /* Return a record's sample at an offset, numbered over all files, or SERIES_NONE. */
-static uint32_t sample_at(const struct file_series *series, int64_t record, int64_t offset)
+static uint32_t sample_at(const struct file_series *series, int64_t record, int offset)
 {
-    int o = 0;
-    while (series->offset[o] != offset)
-        o++;
-    return series->sample[record * series->offset_count + o];
+    return series->sample[record * series->offset_count + offset];
 }
 
-int64_t file_series_find(const struct file_series *series, int64_t record, int64_t offset,
+int64_t file_series_find(const struct file_series *series, int64_t record, int offset,
                          int64_t *sample)
 {
     const uint32_t number = sample_at(series, record, offset);
@@ -350,19 +396,14 @@ int64_t file_series_find(const struct file_series *series, int64_t record, int64
     return file;
 }
 
-double file_series_instant(const struct file_series *series, int64_t record, int64_t offset)
+double file_series_instant(const struct file_series *series, int64_t record, int offset)
 {
     const uint32_t number = sample_at(series, record, offset);
-    if (number != SERIES_NONE)
-        return instant_of(series, number);
-    int o = 0; /* an offset at which the record has a sample */
-    while (series->sample[record * series->offset_count + o] == SERIES_NONE)
-        o++;
-    const int64_t known = series->sample[record * series->offset_count + o];
-    return instant_after(series, known, offset - series->offset[o]);
+    return number != SERIES_NONE ? instant_of(series, number)
+                                 : instant_after(series, sample_at(series, record, 0), offset);
 }
 
-double file_series_time(const struct file_series *series, int64_t record, int64_t offset)
+double file_series_time(const struct file_series *series, int64_t record, int offset)
 {
     const struct time_units *to = &series->units;
     const uint32_t number = sample_at(series, record, offset);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* Samples of files, in series: each file on its own, or one series that all files make up. A record
- * has values of samples of one series at several offsets, counted in steps. If the samples have
- * times, they are those of the samples so many steps of time later, else those so many samples
- * later. */
+ * has values of samples of one series at several offsets, in steps or in seconds. If the samples
+ * have times, they are those of the samples so many steps of time or seconds later, else those so
+ * many samples later. */
 #ifndef VITTRAIN_ARRAYS_SERIES_H
 #define VITTRAIN_ARRAYS_SERIES_H
 
@@ -30,6 +30,12 @@ struct series_file {
 
 enum { SERIES_OFFSETS = 32 };
 
+struct series_offset {
+    int64_t steps;  /* of an offset in seconds: its sign, until file_series_pair divides it */
+    double seconds; /* a multiple of the step; 0: the offset is a number of steps */
+    bool required;  /* samples without a value at this offset are no records */
+};
+
 /* Initialize with zeros and the first members. */
 struct file_series {
     bool counts;             /* offsets count samples even if these have times */
@@ -38,8 +44,7 @@ struct file_series {
     bool is_ordered;         /* times decide about pairs, series or splits: they must be known */
     char name[64];           /* of the coordinate that has the times, for messages; "": none */
     int offset_count;
-    int64_t offset[SERIES_OFFSETS]; /* distinct */
-    bool required[SERIES_OFFSETS];  /* samples without a value at this offset are no records */
+    struct series_offset offset[SERIES_OFFSETS]; /* distinct; the first one is 0 */
     int64_t count;
     size_t capacity;
     struct series_file *file; /* [count] */
@@ -52,8 +57,9 @@ struct file_series {
 
 #define SERIES_NONE UINT32_MAX
 
-/* Add an offset unless it is known. Return false if there are too many. */
-bool file_series_use(struct file_series *series, int64_t offset, bool required);
+/* Add an offset unless it is known. Return its number, by which the functions below find it; -1 if
+ * there are too many. The first call must add an offset of 0. */
+int file_series_use(struct file_series *series, const struct series_offset *offset);
 
 /* Return the number of samples at both ends of a series without times that are not records. */
 int64_t file_series_ends(const struct file_series *series);
@@ -63,21 +69,22 @@ void file_series_add(struct file_series *series, const struct series_file *file)
 
 /* Find the samples of all records. The files of a joined series must be in the order of their
  * times. Times that decrease or repeat in a joined series or with offsets are an error, and so are
- * times without a constant step if an offset other than 0 is required. Log how many samples are
- * left out, and why most of them, if `logs`. After `step` was set, a second call uses it. */
+ * times without a constant step if an offset other than 0 is required. So are offsets in seconds
+ * without times, or if they are required and no multiple of the step. Log how many samples are left
+ * out, and why most of them, if `logs`. After `step` was set, a second call uses it. */
 MUST_CHECK bool file_series_pair(struct file_series *series, bool logs, struct error *error);
 
 /* Return the file that has a record's value at an offset, and the number of the sample in it; -1 if
  * no file has it. */
-int64_t file_series_find(const struct file_series *series, int64_t record, int64_t offset,
+int64_t file_series_find(const struct file_series *series, int64_t record, int offset,
                          int64_t *sample);
 
 /* Return the instant of a record's value at an offset, also if no file has it; of samples without
  * times, the number of the sample. NaN: not known. */
-double file_series_instant(const struct file_series *series, int64_t record, int64_t offset);
+double file_series_instant(const struct file_series *series, int64_t record, int offset);
 
 /* Return the same as a number in `units`. */
-double file_series_time(const struct file_series *series, int64_t record, int64_t offset);
+double file_series_time(const struct file_series *series, int64_t record, int offset);
 
 /* True if both steps are equal or one is not known. Write a step: "6 hours". */
 bool time_step_agrees(const struct time_step *one, const struct time_step *other);

@@ -72,8 +72,8 @@ static bool name_is_taken(const struct prediction_arrays *self, const char *name
 static void variable_name(const struct prediction_arrays *self, const struct variable *y,
                           char name[ARRAY_NAME])
 {
-    char suffix[24];
-    snprintf(suffix, sizeof suffix, "@%+lld", (long long)y->offset);
+    char suffix[OFFSET_TEXT];
+    snprintf(suffix, sizeof suffix, "%s", y->at[0] != '\0' ? y->at : "@+0");
     snprintf(name, ARRAY_NAME - sizeof suffix, "%.*s", ARRAY_NAME - (int)sizeof suffix - 1,
              y->name);
     const size_t length = strlen(name);
@@ -344,7 +344,9 @@ static void coordinates_set(struct prediction_arrays *self)
         }
     /* Warn of variables that have other times than the first one. */
     for (int v = 1; self->axes[AXIS_SAMPLES].values != NULL && v < self->arrays->y_count; v++) {
-        const long long steps = self->arrays->y[v].offset - self->arrays->y[0].offset;
+        const struct series_offset *offset = self->arrays->series.offset;
+        const long long steps =
+            offset[self->arrays->y[v].offset].steps - offset[self->arrays->y[0].offset].steps;
         char first[VARIABLE_TEXT], name[VARIABLE_TEXT];
         if (steps == 0)
             continue;

@@ -178,7 +178,8 @@ OPTION(data, y, "", TEXT(.applies = &with_arrays, .effect = EFFECT_MODEL),
        "Arrays: path of the data set of the targets: classes 0, 1, ... [samples]; several labels, "
        "0 or 1, [samples, labels]; classes of pixels [samples, height, width]; or numbers with "
        "data.task=regression (docs/arrays.md). The attribute class_names names the classes. "
-       "Several paths: as in data.x. u@+6: the value of u six steps later.")
+       "Several paths: as in data.x. u@+6: the value of u six steps later. u@+6h: six hours later "
+       "(d, h, min, s).")
 OPTION(data, order, "auto", CHOICE(data_order_choice, DATA_ORDER_CHOICES, .applies = &with_arrays),
        "Arrays: dimensions of an image. chw: channels, height, width. hwc: height, width, "
        "channels. auto: by the names of the dimensions, else hwc if the last one is the smallest.")

@@ -116,12 +116,20 @@ enum { FILES = 5, MOST = 64 };
 
 static const int64_t samples[FILES] = {5, 4, 7, 3, 6};
 
+static int offset_use(struct file_series *series, int64_t steps, bool required)
+{
+    const int number =
+        file_series_use(series, &(struct series_offset){.steps = steps, .required = required});
+    assert_true(number >= 0);
+    return number;
+}
+
 static struct file_series series_of(bool joined, int64_t from, int64_t to)
 {
     struct file_series series = {.joined = joined, .is_ordered = true, .name = "time"};
-    assert_true(file_series_use(&series, 0, false));
-    assert_true(file_series_use(&series, from, true));
-    assert_true(file_series_use(&series, to, true));
+    offset_use(&series, 0, false);
+    offset_use(&series, from, true);
+    offset_use(&series, to, true);
     return series;
 }
 
@@ -161,13 +169,13 @@ TEST(samples_without_times_are_counted)
                 const int64_t place = joined ? all : s, end = joined ? total : samples[f];
                 if (place < 2 || place >= end - 1)
                     continue;
-                for (int64_t offset = -2; offset <= 1; offset += 2 - (offset == 0)) {
-                    int64_t file = f, sample = s + offset;
+                for (int o = 0; o < 3; o++) {
+                    int64_t file = f, sample = s + series.offset[o].steps;
                     for (; sample < 0; sample += samples[file])
                         file--;
                     for (; sample >= samples[file]; file++)
                         sample -= samples[file];
-                    assert_int_equal(file_series_find(&series, record, offset, &found), file);
+                    assert_int_equal(file_series_find(&series, record, o, &found), file);
                     assert_int_equal(found, sample);
                 }
                 record++;
@@ -220,7 +228,7 @@ TEST(months_are_steps)
         struct file_series series =
             one_file("days since 2001-01-16 12:00", calendars[c], time, 36, 2);
         assert_int_equal(series.records, 36 - 2 - 1);
-        time_write(&units, file_series_instant(&series, 7, 2), date);
+        time_write(&units, file_series_instant(&series, 7, 1), date);
         assert_string_equal(date, "2001-10-16T12:00");
         file_series_close(&series);
         /* Two years later, with the step of weights. */
@@ -238,7 +246,8 @@ TEST(files_of_one_series)
 {
     double one[] = {0, 6, 12}, other[] = {0, 6}, last[] = {0};
     struct file_series series = {.joined = true, .is_ordered = true, .name = "time"};
-    assert_true(file_series_use(&series, 0, false) && file_series_use(&series, 1, false));
+    offset_use(&series, 0, false);
+    offset_use(&series, 1, false);
     times_add(&series, "a.nc", "hours since 2000-02-28", "standard", one, 3);
     times_add(&series, "b.nc", "hours since 2000-02-28 18:00", "proleptic_gregorian", other, 2);
     times_add(&series, "c.nc", "days since 2000-02-29 6:00", "standard", last, 1);
@@ -263,10 +272,10 @@ TEST(steps_are_whole_years)
     for (int n = 0; n < 40; n++)
         time[n] = time_encode(&units, time_add_months(units.calendar, units.origin, 12 * n));
     struct file_series series = series_of(false, 0, 10);
-    series.required[1] = false;
+    series.offset[1].required = false;
     times_add(&series, "a.nc", "days since 1950-01-01", "standard", time, 40);
     assert_true(file_series_pair(&series, true, &error));
-    time_write(&units, file_series_instant(&series, 39, 10), date);
+    time_write(&units, file_series_instant(&series, 39, 1), date);
     assert_string_equal(date, "1999-01-01");
     file_series_close(&series);
 }
@@ -291,6 +300,57 @@ static void refused(struct file_series *series, const char *part)
     assert_error(&error, ERROR_DATA, part);
     error_clear(&error);
     file_series_close(series);
+}
+
+/* Return the series of a file with 8 times: offsets of 0 and, in seconds, of this size. */
+static struct file_series series_in_seconds(const char *units, double *time, double seconds,
+                                            bool required)
+{
+    const struct series_offset offset = {
+        .steps = seconds > 0 ? 1 : -1, .seconds = seconds, .required = required};
+    struct file_series series = series_of(false, 0, 0);
+    assert_int_equal(file_series_use(&series, &offset), 1);
+    times_add(&series, "a.nc", units, "", time, 8);
+    return series;
+}
+
+TEST(offsets_in_seconds_are_steps)
+{
+    double hours[8], months[] = {0, 31, 59, 90, 120, 151, 181, 212};
+    const char *since = "hours since 2001-01-01";
+    int64_t sample;
+    for (int n = 0; n < 8; n++)
+        hours[n] = 6 * n;
+    for (int sign = -1; sign <= 1; sign += 2) {
+        struct file_series series = series_in_seconds(since, hours, sign * 12 * 3600, true);
+        assert_ok(file_series_pair(&series, true, &error), &error);
+        assert_int_equal(series.records, 6);
+        assert_int_equal(series.offset[1].steps, 2 * sign);
+        assert_int_equal(file_series_find(&series, 3, 1, &sample), 0);
+        assert_int_equal(sample, sign > 0 ? 5 : 3);
+        file_series_close(&series);
+    }
+    /* Without the step of weights, an offset that is not required has a time and no sample. */
+    struct file_series series = series_in_seconds(since, hours, 9 * 3600, false);
+    for (int n = 0; n < 2; n++) {
+        assert_ok(file_series_pair(&series, true, &error), &error);
+        assert_int_equal(series.records, 8);
+        assert_int_equal(file_series_find(&series, 7, 1, &sample), -1);
+        assert_true(file_series_time(&series, 7, 1) == 51);
+        series.step.size = 4.5 * 3600;
+    }
+    assert_int_equal(series.offset[1].steps, 2);
+    file_series_close(&series);
+    series = series_in_seconds(since, hours, 3 * 3600, true);
+    refused(&series,
+            "an offset (@) of 3 hours is no multiple of the step of 'time', which is 6 hours");
+    series = series_in_seconds("days since 2001-01-01", months, 30 * TIME_DAY, true);
+    refused(&series, "of 30 days is no multiple of the step of 'time', which is 1 month");
+    series = series_in_seconds("level", hours, 3600, false);
+    refused(&series, "its times have no units");
+    series = series_in_seconds(since, hours, 3600, false);
+    series.counts = true;
+    refused(&series, "data.coordinates=ignore counts samples");
 }
 
 TEST(wrong_times_are_refused)

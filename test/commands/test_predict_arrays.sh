@@ -61,6 +61,14 @@ run 1 predict predict forecast/weights.safetensors test.zarr predict.output=weig
 result 'weights have statistics and names' "$(ended; output weights.h5 '/v  *float32 \[20, 8, 8\]')" predict.log
 run 1 predict predict forecast test.zarr
 result 'planes are not printed' "$(ended 2; has predict.log 'the predictions are planes: set predict.output=FILE.h5')" predict.log
+hours="$model data.y=u@+6h,v@+360min data.task=regression model.head=dense data.val_from=end train.exact=layout"
+run 1 hours $hours run.dir="$work/hours"
+bad=$(ended; has hours.log 'RMSE u@\+6h .* v@\+360min'; \
+    for name in forecast hours; do sed -n 's/^final: //p' $name.log | sed 's/@+[0-9a-z]*//g' >$name.final; done; cmp forecast.final hours.final 2>&1)
+result 'hours are steps' "$bad" hours.log
+run 3 predict predict hours test.zarr predict.output=hours.h5
+result 'their predictions have the same times' "$(ended; output hours.h5 '/u  *float32 \[20, 8, 8\]'; \
+    cmp forecast.h5 hours.h5 2>&1)" predict.log
 run 1 names $model data.y=g/u@+6,g_u@+6,g/u@+3 data.task=regression model.head=dense run.dir="$work/names"
 run 1 predict predict names test.zarr predict.output=names.h5
 result 'each output has a name of its own' "$(ended; output names.h5 '/g_u  *float32 .*; units=m/s' '/g_u@\+6  *float32' '/g_u@\+3  *float32')" \
