@@ -115,10 +115,8 @@ static bool in_range(const struct option_entry *entry, double value)
     return entry->below_most ? value < entry->most : value <= entry->most;
 }
 
-/* Read the decimal number at the start of text; *end points behind it. */
-static bool read_decimal(const char *text, double *value, char **end)
+bool option_read_decimal(const char *text, double *value, char **end)
 {
-    /* strtod also accepts "inf", "nan" and "0x1p3". */
     const size_t length = strspn(text, "+-.0123456789eE");
     errno = 0;
     *value = strtod(text, end);
@@ -132,7 +130,7 @@ static bool read_number(const struct option_entry *entry, const char *text, doub
                                : entry->kind == OPTION_IS_BYTES ? byte_units
                                                                 : no_units;
     char *end;
-    if (!read_decimal(text, value, &end))
+    if (!option_read_decimal(text, value, &end))
         return false;
     while (units->name != NULL && strcmp(end, units->name) != 0)
         units++;
@@ -189,7 +187,7 @@ static bool read_list(const struct option_entry *entry, const char *text, struct
     while (list->count < entry->most_count) {
         char *end;
         double value;
-        if (!read_decimal(text, &value, &end) || !in_range(entry, value))
+        if (!option_read_decimal(text, &value, &end) || !in_range(entry, value))
             return false;
         list->value[list->count++] = value;
         end += strspn(end, " \t");

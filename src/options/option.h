@@ -86,6 +86,10 @@ bool option_is_setting(const char *word);
 MUST_CHECK bool option_read(const struct option_entry *entry, const char *where, const char *text,
                             struct options *options, struct error *error);
 
+/* Read the decimal number at the start of a text; *end points behind it. False for others, such as
+ * "inf", "nan" and "0x1p3". */
+bool option_read_decimal(const char *text, double *value, char **end);
+
 /* True if the option is in the deck of a run with these options: not one of other commands, and of
  * train.batch and train.global_batch the one that was set. */
 bool option_is_in_deck(const struct option_entry *entry, const struct options *options);

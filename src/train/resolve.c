@@ -5,7 +5,6 @@
  */
 #include "train/session.h"
 
-#include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -232,10 +231,8 @@ static bool targets_check(const struct options *options, const struct dataset *d
     const struct target_shape *target = &dataset->target;
     const struct train_options *train = &options->train;
     const bool has_targets = target->count > 0, has_planes = target->height * target->width > 1;
-    const bool is_dense = options->model.head == HEAD_DENSE, weighs = train->weights.count > 0;
-    double weights = 0;
-    for (int i = 0; i < train->weights.count; i++)
-        weights += train->weights.value[i];
+    const bool is_dense = options->model.head == HEAD_DENSE;
+    const bool weighs = loss_weights_are_set(options);
     const struct {
         bool is_wrong;
         const char *text;
@@ -243,8 +240,6 @@ static bool targets_check(const struct options *options, const struct dataset *d
         {has_planes && !is_dense, "data.y has planes of targets: set model.head=dense"},
         {is_dense && !has_planes,
          "model.head=dense predicts planes of several pixels, and the data has none: leave it out"},
-        {weighs && has_targets && !(weights > FLT_MIN && weights < FLT_MAX),
-         "train.weights: their sum leaves nothing to learn or is too large: set one above 0"},
         {has_targets && mix_is_asked_for(options), "augment.mixup and augment.cutmix mix single "
                                                    "labels, and the data has other targets: leave "
                                                    "these options out"},
@@ -260,13 +255,14 @@ static bool targets_check(const struct options *options, const struct dataset *d
         {!has_planes &&
              (train->row_weight != ROW_WEIGHT_NONE || train->ignore_label != IGNORE_NONE),
          "train.row_weight and train.ignore_label need planes of targets (model.head=dense): leave "
-         "them out"},
-        {weighs && train->weights.count != options->model.classes,
-         "train.weights needs one number for each output of the data: add or remove some"}};
+         "them out"}};
     for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++)
         if (rules[i].is_wrong)
             return error_set(error, ERROR_USAGE, "%s", rules[i].text);
-    return true;
+    if (!weighs)
+        return true;
+    OWNED float *weights = allocate((size_t)options->model.classes, sizeof *weights);
+    return loss_weights_read(options, dataset, weights, error);
 }
 
 /* Planes of targets have the size of the images, which are not resized. */

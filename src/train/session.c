@@ -290,9 +290,9 @@ static void batch_allocate(struct session *session, const struct image_source *s
     session->unflipped_logits =
         session->options.eval.flip ? arena_take(arena, MEMORY_BUFFERS, logits_bytes) : NULL;
     session->loss_weights =
-        train->weights.count == 0
-            ? NULL
-            : arena_take(arena, MEMORY_BUFFERS, (size_t)train->weights.count * sizeof(float));
+        loss_weights_are_set(&session->options)
+            ? arena_take(arena, MEMORY_BUFFERS, (size_t)session->model->classes * sizeof(float))
+            : NULL;
     session->row_weights = train->row_weight == ROW_WEIGHT_NONE
                                ? NULL
                                : arena_take(arena, MEMORY_BUFFERS,
@@ -543,17 +543,16 @@ static bool session_allocate(struct session *session, int64_t batch,
     session_place(session, memory->allocation, bytes, source);
     const double scale = session->io.scaler != NULL ? session->options.train.loss_scale : 1;
     session_set_scaler(session, &(struct loss_scaler){.scale = (float)scale});
-    /* The weights of the loss. */
-    const struct option_list *weights = &session->options.train.weights;
-    float values[OPTION_LIST];
-    for (int i = 0; i < weights->count; i++)
-        values[i] = (float)weights->value[i];
-    if (session->loss_weights != NULL)
-        backend->copy(session->stream, session->loss_weights, values,
-                      (size_t)weights->count * sizeof *values);
+    const struct dataset *dataset = &(training ? &session->train : &session->validation)->dataset;
+    const size_t classes = (size_t)session->model->classes;
+    OWNED float *weights =
+        session->loss_weights != NULL ? allocate(classes, sizeof *weights) : NULL;
+    if (weights != NULL && !loss_weights_read(&session->options, dataset, weights, error))
+        return false; /* on all ranks: their names are the same */
+    if (weights != NULL)
+        backend->copy(session->stream, session->loss_weights, weights, classes * sizeof *weights);
     if (session->row_weights != NULL)
-        backend->copy(session->stream, session->row_weights,
-                      (training ? &session->train : &session->validation)->dataset.row_weights,
+        backend->copy(session->stream, session->row_weights, dataset->row_weights,
                       (size_t)session->model->output.height * sizeof(float));
     backend->stream_synchronize(session->stream);
     return true;

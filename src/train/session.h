@@ -232,6 +232,16 @@ bool session_reads_weights(const struct options *options);
 MUST_CHECK bool options_resolve(struct options *options, const struct dataset *dataset,
                                 const struct model_metadata *weights, struct error *error);
 
+/* True if train.weights has weights of classes, labels or outputs. */
+bool loss_weights_are_set(const struct options *options);
+
+/* Set the weights of the classes, labels or outputs of the model, [model.classes], from
+ * train.weights: numbers for all of them, or NAME:NUMBER. Those that are not named have the weight
+ * 1, also if the data set has no names because its records have no targets. Return false with
+ * ERROR_USAGE if a name or number is wrong. */
+MUST_CHECK bool loss_weights_read(const struct options *options, const struct dataset *dataset,
+                                  float *weights, struct error *error);
+
 /* Log the recipe of resolved options in one line. */
 void recipe_log(const struct options *options);
 

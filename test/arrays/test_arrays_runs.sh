@@ -81,7 +81,7 @@ result 'a regression learns numbers' "$(ended)" trained.log
 planes='data.y=u0@+2,u1 data.task=regression model.head=dense' windows='model.image=3 model.image_width=2 augment.crop=random'
 for task in 'labels data.y=marks train.weights=1,2,3' \
     'classes data.y=map model.head=dense model.classes=3 train.ignore_label=255' \
-    "planes $planes train.loss=huber augment.flip=0.5 augment.vflip=0.5 augment.roll=xy augment.noise=0.1" \
+    "planes $planes train.loss=huber train.weights=u0:2,u1:0.5 augment.flip=0.5 augment.vflip=0.5 augment.roll=xy augment.noise=0.1" \
     "rows $planes train.row_weight=latitude augment.flip=0.5 augment.roll=x" \
     "differences $planes data.x=u0,u1@-1 data.residual=on augment.flip=0.5 augment.noise=0.1" \
     "cuts data.y=marks $windows" \
@@ -92,6 +92,9 @@ for task in 'labels data.y=marks train.weights=1,2,3' \
     run 3 "$name" $data $model $targets mesh.strategy=fsdp run.dir="$work/$name-3"
     result "$name: three ranks have the bits of one" "$bad$(ended; same "$name-1" "$name-3")" "$name.log"
 done
+run 1 listed $data $model data.x=u0,u2@-1 data.val=0.2 data.val_from=end $planes train.loss=huber train.weights=2,0.5 augment.flip=0.5 \
+    augment.vflip=0.5 augment.roll=xy augment.noise=0.1 run.dir="$work/listed"
+result 'a list of weights has the bits of weights with names' "$(ended; same planes-1 listed)" listed.log
 # The last task again.
 interrupted windows-3 windows-part 3
 run 1 windows-part $data $model $targets run.dir="$work/windows-part"
@@ -137,7 +140,9 @@ errors $data $model data.x=u0 3<<END
 2|data.shuffle=chunks|data.balance=on data.shuffle=chunks
 2|augment.repeat|data.balance=on augment.repeat=2
 2|debug.overfit|data.balance=on debug.overfit=1
-2|train.weights|data.y=marks train.weights=1,2
+2|train.weights has 2 numbers.* 3 outputs|data.y=marks train.weights=1,2
+2|train.weights=x:2: .*; the names are marks 0, marks 1, marks 2$|data.y=marks train.weights=x:2
+2|train.weights=u0:3: |data.y=u0@+2,u1 data.task=regression model.head=dense train.weights=u0:2,u0:3
 2|train.weights|train.weights=1,2
 2|train.weights|data.y=marks train.weights=0,0,0
 END
@@ -203,7 +208,7 @@ run 1 ignored $none data.y=y model.head=dense model.classes=2 train.ignore_label
 bad=$(ended; has ignored.log 'val: loss -, no targets')
 [ "$(grep -c 'all targets of epoch 1 are missing' ignored.log)" = 1 ] || bad="$bad no warning, or several;"
 result 'all pixels are ignored' "$bad" ignored.log
-planes="$none data.y=y,z data.task=regression model.head=dense"
+planes="$none data.y=y,z data.task=regression model.head=dense train.weights=z:0.5"
 run 1 missing $planes data.transform=log10:z run.dir="$work/missing"
 bad=$(ended; has missing.log 'val: loss .*, RMSE y [0-9.e-]*, z \(no targets\)'; has missing/metrics.csv '^0,2,val,{22}z,{10}$')
 grep -w nan missing.log missing/train.log && bad="$bad nan;"
@@ -217,6 +222,9 @@ errors $planes run.dir="$work/missing" train.epochs=3 3<<END
 2|data.join|data.transform=log10:z data.join=on
 2|data.train.samples.* was 6, is 5|data.transform=log10:z data.val=0.4
 END
+zeros bare x:2,3,8,8
+run 1 bare predict missing bare predict.output="$work/bare.h5"
+result 'files without data.y do not need the names of weights' "$(ended)" bare.log
 mkdir narrow
 mv none/two.npy narrow/x.npy
 zeros wide x:9,3,8,12

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/* The weights of classes, labels and outputs in the loss: train.weights. */
+#include "train/session.h"
+
+#include <float.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/allocate.h"
+#include "base/base.h"
+#include "base/text.h"
+#include "options/option.h"
+
+/* Bytes of an item, a name and all names in a message. */
+enum { ITEM_SHOWN = 100, NAME_SHOWN = 100, NAMES_SHOWN = 1500 };
+
+bool loss_weights_are_set(const struct options *options)
+{
+    return options->train.weights[0] != '\0' && strcasecmp(options->train.weights, "auto") != 0;
+}
+
+/* Return the names of the classes or of the outputs; NULL: not known. */
+static char *const *names_of(const struct options *options, const struct dataset *dataset)
+{
+    const bool is_regression = options->data.task == TASK_REGRESSION;
+    return is_regression || dataset->class_name == NULL ? dataset->target_name
+                                                        : dataset->class_name;
+}
+
+/* Return the error `fault` of an item of train.weights, with the known names. */
+static bool item_refuse(const struct options *options, const struct dataset *dataset,
+                        const char *item, const char *fault, struct error *error)
+{
+    char *const *names = names_of(options, dataset);
+    struct text_stream text;
+    FILE *stream = text_stream_open(&text);
+    int64_t listed = 0;
+    for (; names != NULL && listed < dataset->classes && ftell(stream) < NAMES_SHOWN; listed++)
+        fprintf(stream, "%s%.*s", listed > 0 ? ", " : "", NAME_SHOWN, names[listed]);
+    OWNED char *known = text_stream_close(&text);
+    return error_set(error, ERROR_USAGE, "train.weights=%.*s: %s; the names are %s%s",
+                     (int)smaller((int64_t)strcspn(item, ","), ITEM_SHOWN), item, fault, known,
+                     listed < dataset->classes ? ", ..." : "");
+}
+
+/* Return the length of the name before the colon of an item, if it is `name`, or the variable of
+ * this output: its part before a space or an @. Else return 0. */
+static size_t name_length(const char *item, const char *name, bool is_output)
+{
+    size_t length = 0;
+    while (name[length] != '\0' && name[length] == item[length])
+        length++;
+    const bool ends = name[length] == '\0' || (is_output && strchr(" @", name[length]) != NULL);
+    return ends && item[length] == ':' ? length : 0;
+}
+
+/* Read a number and what separates it from the next item. */
+static bool weight_read(const char *text, float *weight, const char **next)
+{
+    double value;
+    char *end;
+    if (!option_read_decimal(text, &value, &end) || value < 0)
+        return false;
+    *weight = (float)value;
+    *next = end + strspn(end, " ,");
+    return **next == '\0' || memchr(end, ',', (size_t)(*next - end)) != NULL;
+}
+
+static bool named_read(const struct options *options, const struct dataset *dataset, float *weights,
+                       struct error *error)
+{
+    const int64_t count = smaller(options->model.classes, dataset->classes);
+    char *const *names = names_of(options, dataset);
+    const bool are_outputs = names == dataset->target_name;
+    OWNED size_t *given = allocate((size_t)count, sizeof *given); /* length of the name; 0: none */
+    const char *next, *item = options->train.weights + strspn(options->train.weights, " ,");
+    for (; *item != '\0'; item = next) {
+        size_t length = 0;
+        float weight;
+        for (int64_t i = 0; i < count; i++) {
+            const size_t one = name_length(item, names[i], are_outputs);
+            length = one > length ? one : length;
+        }
+        if (length == 0)
+            return item_refuse(options, dataset, item, "nothing has this name", error);
+        if (!weight_read(item + length + 1, &weight, &next))
+            return item_refuse(options, dataset, item,
+                               "the weight must be a number of at least 0, as in NAME:2", error);
+        for (int64_t i = 0; i < count; i++) {
+            if (name_length(item, names[i], are_outputs) != length || given[i] > length)
+                continue;
+            if (given[i] == length)
+                return item_refuse(options, dataset, item,
+                                   "the name has another weight: name it once", error);
+            given[i] = length;
+            weights[i] = weight;
+        }
+    }
+    return true;
+}
+
+bool loss_weights_read(const struct options *options, const struct dataset *dataset, float *weights,
+                       struct error *error)
+{
+    const int64_t count = options->model.classes;
+    const char *next, *text = options->train.weights;
+    double sum = 0;
+    int64_t numbers = 0;
+    float weight;
+    const bool is_list = weight_read(text, &weight, &next);
+    for (int64_t i = 0; i < count; i++)
+        weights[i] = 1;
+    if (!is_list && names_of(options, dataset) != NULL &&
+        !named_read(options, dataset, weights, error))
+        return false;
+    for (; is_list && *text != '\0'; text = next, numbers++) {
+        if (!weight_read(text, &weight, &next))
+            return error_set(error, ERROR_USAGE,
+                             "train.weights=%.200s: it must be a number of at least 0; correct "
+                             "the list of numbers, or set NAME:NUMBER for all",
+                             text);
+        if (numbers < count)
+            weights[numbers] = weight;
+    }
+    if (is_list && numbers != count)
+        return error_set(error, ERROR_USAGE,
+                         "train.weights has %lld numbers, but the model has %lld outputs: add or "
+                         "remove some, or set NAME:NUMBER",
+                         (long long)numbers, (long long)count);
+    for (int64_t i = 0; i < count; i++)
+        sum += (double)weights[i];
+    return (sum > FLT_MIN && sum < FLT_MAX) ||
+           error_set(error, ERROR_USAGE,
+                     "train.weights: their sum leaves nothing to learn or is too large: set one "
+                     "above 0");
+}

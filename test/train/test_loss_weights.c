@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/* train.weights: lists of numbers, and names of classes, outputs and variables. */
+#include "data/dataset.h"
+#include "options/options.h"
+#include "test.h"
+#include "train/session.h"
+
+enum { MOST = 200 };
+
+static char *classes[] = {"cat", "dog, wild", "dog, wild:2", "cat 2"};
+static char *outputs[] = {"t2m", "z@+6 500 hPa", "z@+6 850 hPa", "z", "zonal"};
+
+static struct options options;
+static float weights[MOST];
+
+static bool read(const char *text, enum task_choice task, char **names, int64_t count)
+{
+    const struct dataset dataset = {.class_name = task == TASK_REGRESSION ? NULL : names,
+                                    .target_name = task == TASK_REGRESSION ? names : NULL,
+                                    .classes = count};
+    options_default(&options);
+    options.data.task = task;
+    options.model.classes = count;
+    snprintf(options.train.weights, sizeof options.train.weights, "%s", text);
+    error_clear(&error);
+    return loss_weights_read(&options, &dataset, weights, &error);
+}
+
+#define CHECK(text, task, names, ...)                                                              \
+    do {                                                                                           \
+        const float expected[] = {__VA_ARGS__};                                                    \
+        assert_ok(read(text, task, names, sizeof expected / sizeof *expected), &error);            \
+        assert_memory_equal(weights, expected, sizeof expected);                                   \
+    } while (0)
+
+TEST(names_have_weights)
+{
+    CHECK("cat:2", TASK_CLASSES, classes, 2, 1, 1, 1);
+    CHECK(" dog, wild:0.5, cat 2:3 ,dog, wild:2:4,", TASK_CLASSES, classes, 1, 0.5f, 4, 3);
+    CHECK("z:0.1,t2m:1e1", TASK_REGRESSION, outputs, 10, 0.1f, 0.1f, 0.1f, 1);
+    CHECK("z@+6 850 hPa:3,z@+6:2,z:0", TASK_REGRESSION, outputs, 1, 2, 3, 0, 1);
+}
+
+TEST(lists_have_any_length)
+{
+    char text[2 * MOST] = "1";
+    CHECK("1, 0.5,0", TASK_LABELS, classes, 1, 0.5f, 0);
+    for (int i = 1; i < MOST; i++)
+        strcat(text, i % 2 == 0 ? ",1" : ",3");
+    assert_ok(read(text, TASK_REGRESSION, NULL, MOST), &error);
+    for (int i = 0; i < MOST; i++)
+        assert_true(weights[i] == (i % 2 == 0 ? 1 : 3));
+    assert_false(read(text, TASK_REGRESSION, outputs, 5));
+    assert_error(&error, ERROR_USAGE, "has 200 numbers, but the model has 5 outputs");
+}
+
+TEST(records_without_targets_have_no_names)
+{
+    assert_ok(read("t2m:2", TASK_REGRESSION, NULL, 2), &error);
+    assert_true(weights[0] == 1 && weights[1] == 1);
+}
+
+TEST(wrong_weights_are_one_line)
+{
+    static const struct {
+        const char *text, *part;
+    } rows[] = {
+        {"u:1", "train.weights=u:1: nothing has this name; the names are t2m, z@+6 500 hPa, "},
+        {"zon:1", "nothing has this name"},
+        {"t2m:1,z:2,t2m:1", "train.weights=t2m:1: the name has another weight: name it once; "},
+        {"z:1,t2m:x", "train.weights=t2m:x: the weight must be a number of at least 0"},
+        {"t2m:-1", "the weight must be"},
+        {"t2m:inf", "the weight must be"},
+        {"t2m:1 z:1", "the weight must be"},
+        {"1,2,x,4,5", "train.weights=x,4,5: it must be a number"},
+        {"0,0,0,0,0", "train.weights: their sum"},
+        {"t2m:1e300", "train.weights: their sum"},
+    };
+    char *many[MOST];
+    for (int i = 0; i < MOST; i++)
+        many[i] = outputs[1];
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        assert_false(read(rows[i].text, TASK_REGRESSION, outputs, 5));
+        assert_error(&error, ERROR_USAGE, rows[i].part);
+    }
+    assert_false(read("u:1", TASK_REGRESSION, many, MOST));
+    assert_error(&error, ERROR_USAGE, "z@+6 500 hPa, ...");
+}
+
+TEST_MAIN()
