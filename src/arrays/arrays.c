@@ -182,6 +182,11 @@ static bool variable_read(const struct variable *variable, struct array *array,
     return true;
 }
 
+int64_t variable_steps(const struct arrays *self, const struct variable *variable)
+{
+    return self->series.offset[variable->offset].steps;
+}
+
 void variable_write(const struct variable *variable, char text[VARIABLE_TEXT])
 {
     snprintf(text, VARIABLE_TEXT, "%s%s", variable->name, variable->at);

@@ -95,6 +95,9 @@ const char *variable_name_begin(const char *text);
 void variables_list_transforms(const struct variable *variables, int count, int64_t total,
                                uint8_t transforms[IMAGE_CHANNELS]);
 
+/* Return the offset of a variable in steps, once the series are paired. */
+int64_t variable_steps(const struct arrays *self, const struct variable *variable);
+
 /* Return the option that names a variable: "data.x". */
 const char *variable_option(const struct variable *variable);
 

@@ -151,8 +151,8 @@ static const struct variable *residual_input(const struct arrays *self, const st
 {
     const struct variable *last = NULL;
     for (const struct variable *x = self->variable; x < self->y; x++)
-        if (strcmp(x->name, y->name) == 0 && x->offset <= 0 &&
-            (last == NULL || x->offset > last->offset))
+        if (strcmp(x->name, y->name) == 0 && variable_steps(self, x) <= 0 &&
+            (last == NULL || variable_steps(self, x) > variable_steps(self, last)))
             last = x;
     return last;
 }
@@ -168,8 +168,9 @@ static bool residual_check(const struct dataset *dataset, struct error *error)
         const char *fault =
             is_number && !dataset->unlabelled ? "has numbers instead of planes: choose planes"
             : x == NULL ? "is not in data.x at the time of the sample or before: add it to data.x"
-            : x->offset == y->offset ? "is also the last input: choose another time"
-                                     : NULL;
+            : variable_steps(self, x) == variable_steps(self, y)
+                ? "is also the last input: choose another time"
+                : NULL;
         if (fault != NULL)
             return error_set(error, ERROR_USAGE,
                              "data.residual=on: data.y=%s %s, or leave data.residual out", name,

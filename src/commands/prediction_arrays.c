@@ -344,9 +344,8 @@ static void coordinates_set(struct prediction_arrays *self)
         }
     /* Warn of variables that have other times than the first one. */
     for (int v = 1; self->axes[AXIS_SAMPLES].values != NULL && v < self->arrays->y_count; v++) {
-        const struct series_offset *offset = self->arrays->series.offset;
-        const long long steps =
-            offset[self->arrays->y[v].offset].steps - offset[self->arrays->y[0].offset].steps;
+        const long long steps = variable_steps(self->arrays, &self->arrays->y[v]) -
+                                variable_steps(self->arrays, &self->arrays->y[0]);
         char first[VARIABLE_TEXT], name[VARIABLE_TEXT];
         if (steps == 0)
             continue;
