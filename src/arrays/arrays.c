@@ -2,7 +2,6 @@
 /* Arrays of numbers in HDF5, NetCDF-4, Zarr and .npy files, read in place. data.x names the images,
  * data.y their classes, or targets: numbers or planes. Only labels and numbers are kept in memory.
  * The HDF5 library is not called after the data set is opened, so several threads can read. */
-#include <ctype.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,8 +19,6 @@
 
 /* ---- variables ---- */
 
-enum { OFFSET_MOST = 1 << 30 };
-
 const char *variable_name_begin(const char *text)
 {
     const char *name = text + strspn(text, "/");
@@ -33,30 +30,24 @@ const char *variable_option(const struct variable *variable)
     return variable->is_target ? "data.y" : "data.x";
 }
 
-/* Parse "u", "u@+6", "u@-1" or "u@+12h". Units are those of the CF conventions: d, h, min, s. */
+/* Parse "u", "u@+6", "u@-1" or "u@+12h". */
 static bool variable_parse(struct variable *variable, const char *item, size_t length,
                            struct error *error)
 {
-    char *end, text[OPTION_TEXT];
+    char text[OPTION_TEXT];
     snprintf(text, sizeof text, "%.*s", (int)length, item);
     snprintf(variable->name, sizeof variable->name, "%s", variable_name_begin(text));
     char *at = strrchr(variable->name, '@');
     if (at == NULL)
         return true;
-    struct time_units unit = {.has_date = false};
-    const long long count = strtoll(at + 1, &end, 10);
-    const bool has_unit = *end != '\0' && time_units_parse(end, "", &unit) && unit.seconds > 0;
     if (at == variable->name || strlen(at) >= sizeof variable->at ||
-        (at[1] != '+' && at[1] != '-') || !isdigit((unsigned char)at[2]) ||
-        (*end != '\0' && !has_unit) || unit.has_date || count > OFFSET_MOST || count < -OFFSET_MOST)
+        !series_offset_parse(at + 1, &variable->shift))
         return error_set(error, ERROR_USAGE,
                          "%s=%s: after @ there must be a sign and a number of samples, as in u@+6 "
                          "or u@-1, or of days, hours, minutes or seconds, as in u@+12h, d, min or "
                          "s",
                          variable_option(variable), variable->name);
-    variable->shift.seconds = (double)count * unit.seconds;
-    variable->shift.steps = has_unit ? (count > 0) - (count < 0) : count;
-    if (count != 0)
+    if (variable->shift.steps != 0)
         snprintf(variable->at, sizeof variable->at, "%s", at);
     *at = '\0';
     return true;
@@ -379,7 +370,7 @@ void arrays_coordinate(const struct dataset *dataset, int y, enum coordinate_axi
     if (self == NULL)
         return;
     for (int64_t f = 0; axis == AXIS_SAMPLES && f < self->series.count; f++)
-        if (self->series.file[f].time == NULL)
+        if (self->series.file[f].time == NULL || self->series.is_mixed)
             return;
     const int number = axis == AXIS_OUTPUTS ? self->x_count + y : self->sampled;
     if (number >= self->grid.array_count)
@@ -396,17 +387,6 @@ void arrays_coordinate(const struct dataset *dataset, int y, enum coordinate_axi
             file_series_time(&self->series, dataset_record(dataset, tiles * n), self->y[y].offset);
 }
 
-/* True if units, standard name or name are those of a latitude in degrees. */
-static bool is_latitude(const struct dimension *dimension)
-{
-    const char *units = dimension->units, *name = dimension->name;
-    const char *standard = array_attribute_text(dimension->attributes, "standard_name");
-    return (units[0] == '\0' || strncmp(units, "deg", strlen("deg")) == 0) &&
-           (strcmp(name, "lat") == 0 || strcmp(name, "latitude") == 0 ||
-            strstr(standard, "latitude") != NULL || text_ends_with(units, "north") ||
-            text_ends_with(units, "N"));
-}
-
 /* Set the weights of the rows of the images, with a mean of 1: the cosine of the latitude
  * (WeatherBench, Rasp et al. 2020), which is the same in all files. Rows without a name are assumed
  * to be equally spaced from pole to pole. Log which of these is used. */
@@ -417,7 +397,7 @@ static bool row_weights_set(struct dataset *dataset, struct error *error)
     const double degree = 3.14159265358979323846 / 180;
     const int64_t count = dataset->height;
     char reason[ARRAY_NAME] = "";
-    if (rows != NULL && !is_latitude(rows))
+    if (rows != NULL && !dimension_in_degrees(rows, DIMENSION_ROW))
         snprintf(reason, sizeof reason, "it is not a latitude in degrees");
     else if (rows != NULL && rows->values == NULL)
         snprintf(reason, sizeof reason, "it does not have one number for each of the %lld rows",
@@ -465,6 +445,7 @@ static bool arrays_open(const struct options *options, enum data_split split,
     self->ignored =
         options->train.ignore_label == IGNORE_NONE ? NAN : (double)options->train.ignore_label;
     if (!variables_parse(self, options, error) ||
+        !forcings_parse(&self->forcings, options->data.forcings, error) ||
         !array_path_find(options->data.root, &self->files, dataset->comm, error) ||
         !arrays_open_files(dataset, options, split, error) ||
         (!self->has_planes && !dataset->unlabelled && !targets_read(dataset, error)))
@@ -476,9 +457,15 @@ static bool arrays_open(const struct options *options, enum data_split split,
     variables_list_wide(self, 0, self->x_count, dataset->channel_is_wide);
     variables_list_wide(self, self->x_count, self->array_count, dataset->target_is_wide);
     const bool training = split == SPLIT_TRAIN && !dataset->held_out;
+    if (self->forcings.count > 0) {
+        if (!forcings_open(&self->forcings, &self->grid, &self->series, dataset->height,
+                           dataset->width, dataset->channels, training, error))
+            return false;
+        dataset->channels += self->forcings.channels;
+    }
     if (!arrays_targets_use(dataset, options, training, error))
         return false;
-    if (dataset->has_offsets)
+    if (dataset->has_offsets || self->forcings.counts_steps)
         self->grid.step = self->series.step;
     if (!self->series.counts)
         dataset->grid = &self->grid;
@@ -571,8 +558,12 @@ static bool arrays_read(const struct dataset *dataset, int64_t record, int64_t t
                         void *values, struct error *error)
 {
     const struct arrays *self = dataset->self;
+    const int64_t pixels = dataset->height * dataset->width;
     float *target = dataset_targets(dataset, values);
-    if (!planes_read(dataset, 0, self->x_count, record, top, left, values, error))
+    float *forced = (float *)values + (dataset->channels - self->forcings.channels) * pixels;
+    if (!planes_read(dataset, 0, self->x_count, record, top, left, values, error) ||
+        !forcings_read(&self->forcings, &self->series, record, top, left, dataset->height,
+                       dataset->width, forced, error))
         return false;
     for (int64_t i = 0;
          dataset->unlabelled && i < (int64_t)(target_bytes(&dataset->target) / sizeof *target); i++)
@@ -626,6 +617,8 @@ static void arrays_span(const struct dataset *dataset, int64_t record, double sp
         return;
     span[0] = span[1] = span[2] = file_series_instant(series, record, 0);
     for (int o = 0; o < series->offset_count; o++) {
+        if (!series->offset[o].required)
+            continue;
         const double instant = file_series_instant(series, record, o);
         span[1] = fmin(span[1], instant);
         span[2] = fmax(span[2], instant);
@@ -669,6 +662,7 @@ static void arrays_close(struct dataset *dataset)
     free(self->file);
     file_series_close(&self->series);
     grid_close(&self->grid);
+    forcings_close(&self->forcings);
     free(self->variable);
     free(self->target);
     free(self->label);

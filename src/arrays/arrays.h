@@ -3,6 +3,7 @@
 #ifndef VITTRAIN_ARRAYS_ARRAYS_H
 #define VITTRAIN_ARRAYS_ARRAYS_H
 
+#include "arrays/forcing.h"
 #include "arrays/grid.h"
 #include "arrays/path.h"
 #include "arrays/series.h"
@@ -10,7 +11,7 @@
 #include "data/dataset.h"
 #include "options/options.h"
 
-enum { OFFSET_TEXT = 24, VARIABLE_TEXT = OPTION_TEXT + OFFSET_TEXT /* a name and an offset */ };
+enum { VARIABLE_TEXT = OPTION_TEXT + OFFSET_TEXT /* a name and an offset */ };
 
 struct variable_dimension {
     enum dimension_role role;
@@ -49,6 +50,7 @@ struct arrays {
     int x_count, y_count;
     int sampled;     /* the first variable that has dimensions of samples */
     int array_count; /* of a file: x_count + y_count; x_count if the files do not have data.y */
+    struct forcings forcings; /* their channels follow those of data.x */
     struct split_files files;
     struct arrays_file *file; /* [file_count] in the order of records */
     int64_t file_count;

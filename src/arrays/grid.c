@@ -192,6 +192,18 @@ struct dimension *grid_role_dimension(const struct grid *grid, int array, enum d
     return NULL;
 }
 
+bool dimension_in_degrees(const struct dimension *dimension, enum dimension_kind kind)
+{
+    const bool is_row = kind == DIMENSION_ROW;
+    const char *units = dimension->units, *name = is_row ? "latitude" : "longitude";
+    const char *standard = array_attribute_text(dimension->attributes, "standard_name");
+    return (units[0] == '\0' || strncmp(units, "deg", strlen("deg")) == 0) &&
+           (strcmp(dimension->name, is_row ? "lat" : "lon") == 0 ||
+            strcmp(dimension->name, name) == 0 || strstr(standard, name) != NULL ||
+            text_ends_with(units, is_row ? "north" : "east") ||
+            text_ends_with(units, is_row ? "N" : "E"));
+}
+
 void grid_close(struct grid *grid)
 {
     for (int n = 0; n < grid->dimension_count; n++) {

@@ -80,6 +80,10 @@ struct dimension *grid_dimension(const struct grid *grid, int array, int dimensi
  * not name it. */
 struct dimension *grid_role_dimension(const struct grid *grid, int array, enum dimension_role role);
 
+/* True if units, standard name or name are those of latitudes (DIMENSION_ROW) or longitudes
+ * (DIMENSION_COLUMN) in degrees, also if the pole is rotated. */
+bool dimension_in_degrees(const struct dimension *dimension, enum dimension_kind kind);
+
 /* Set the roles of the dimensions of an array: by their names, or as `order` (enum
  * data_order_choice) states. By default channels are the last of four dimensions if that is the
  * smallest. Names that contradict the order or that are no images are an error. */

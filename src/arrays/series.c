@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "arrays/series.h"
 
+#include <ctype.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,6 +10,21 @@
 #include "base/allocate.h"
 #include "base/base.h"
 #include "base/log.h"
+
+enum { OFFSET_MOST = 1 << 30 };
+
+bool series_offset_parse(const char *text, struct series_offset *offset)
+{
+    struct time_units unit = {.has_date = false};
+    char *end;
+    const long long count = strtoll(text, &end, 10);
+    const bool has_unit = *end != '\0' && time_units_parse(end, "", &unit) && unit.seconds > 0;
+    offset->seconds = (double)count * unit.seconds;
+    offset->steps = has_unit ? (count > 0) - (count < 0) : count;
+    return (*text == '+' || *text == '-') && isdigit((unsigned char)text[1]) &&
+           (*end == '\0' || has_unit) && !unit.has_date && count <= OFFSET_MOST &&
+           count >= -OFFSET_MOST;
+}
 
 int file_series_use(struct file_series *series, const struct series_offset *offset)
 {
@@ -337,7 +353,7 @@ bool file_series_pair(struct file_series *series, bool logs, struct error *error
                              "%s has no times '%s', which other files have: write them, or set "
                              "data.coordinates=ignore to count samples",
                              series->file[f].path, series->name);
-    for (int64_t f = 1; has_times && f < series->count; f++) {
+    for (int64_t f = 1; has_times && !series->is_mixed && f < series->count; f++) {
         struct series_file *file = series->file;
         if (time_units_comparable(&file[0].units, &file[f].units))
             continue;
@@ -347,12 +363,12 @@ bool file_series_pair(struct file_series *series, bool logs, struct error *error
                   file[f].path, series->name, file[0].path);
         if (series->is_ordered)
             return false;
-        log_warn("times are ignored, predictions have none: %s", error->text);
+        log_warn("predictions have no times: %s", error->text);
         error_clear(error);
-        for (f = 0; f < series->count; f++)
-            file[f].time = NULL;
+        series->is_mixed = true;
+        break;
     }
-    if (!seconds_check(series, has_times && series->file[0].time != NULL, error) ||
+    if (!seconds_check(series, has_times && !series->is_mixed, error) ||
         (used && (series->joined || has_offsets) && !order_check(series, error)))
         return false;
     OWNED double *place = allocate((size_t)series->samples, sizeof *place);

@@ -28,13 +28,17 @@ struct series_file {
     int64_t first; /* number of its first sample; set by file_series_pair */
 };
 
-enum { SERIES_OFFSETS = 32 };
+enum { SERIES_OFFSETS = 32, OFFSET_TEXT = 24 };
 
 struct series_offset {
     int64_t steps;  /* of an offset in seconds: its sign, until file_series_pair divides it */
     double seconds; /* a multiple of the step; 0: the offset is a number of steps */
     bool required;  /* samples without a value at this offset are no records */
 };
+
+/* Parse the text after @: "+6", "-1" or "+12h". Units are those of the CF conventions: d, h, min,
+ * s. Return false if it is no such text. */
+bool series_offset_parse(const char *text, struct series_offset *offset);
 
 /* Initialize with zeros and the first members. */
 struct file_series {
@@ -50,6 +54,7 @@ struct file_series {
     struct series_file *file; /* [count] */
 
     /* Set by file_series_pair. */
+    bool is_mixed;            /* times of different files cannot be compared */
     int64_t samples, records; /* of all files */
     uint32_t *sample;         /* [records, offset_count]: numbered over all files, or SERIES_NONE */
     struct time_step step;

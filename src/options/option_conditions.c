@@ -61,6 +61,8 @@ CONDITION(with_arrays, format_is(o, "arrays"), "data.format=arrays")
 CONDITION(with_planes,
           format_is(o, "arrays") && o->data.task == TASK_REGRESSION && o->model.head == HEAD_DENSE,
           "data.format=arrays, data.task=regression and model.head=dense")
+CONDITION(with_coordinates, format_is(o, "arrays") && o->data.coordinates == COORDINATES_CHECK,
+          "data.format=arrays and data.coordinates=check")
 CONDITION(with_folders, format_is(o, "imagefolder"), "data.format=imagefolder")
 CONDITION(with_image_files, format_is(o, "imagefolder") || format_is(o, "webdataset"),
           "data.format=imagefolder or webdataset")

@@ -202,6 +202,11 @@ OPTION(data, transform, "", TEXT(.applies = &with_arrays, .effect = EFFECT_MODEL
 OPTION(data, residual, "off", SWITCH(.applies = &with_planes, .effect = EFFECT_MODEL),
        "Arrays: the model learns the difference between data.y and the last input of the same "
        "variable in data.x. Predictions and metrics are those of the variable.")
+OPTION(
+    data, forcings, "", TEXT(.applies = &with_coordinates, .effect = EFFECT_MODEL),
+    "Arrays: channels that are computed from the coordinates and the time of a sample, separated "
+    "by commas: latitude, longitude, day_of_year, time_of_day, insolation. insolation@+6h: six "
+    "hours later; insolation@+1: one step later.")
 OPTION(data, values, "uint8", CHOICE(values_choice, VALUES_CHOICES, .applies = &with_synthetic),
        "Synthetic data: type of the values. float32: each channel has its own scale, and one value "
        "of 256 is missing, as in measured data.")

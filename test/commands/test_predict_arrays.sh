@@ -142,6 +142,28 @@ errors 3<<END
 END
 result 'the output is no input' "$(cmp classes.h5 before.h5 2>&1)"
 
+# Forcings, on windows and on whole fields.
+cp -r train.zarr forced.zarr
+numbers 8 251 45 | array forced.zarr/lon '|u1' 8 '"lon"' 0 ', "units": "degrees_east"'
+forced="$model data.root=$work/forced.zarr data.x=u data.y=u@+2 data.task=regression model.head=dense train.exact=layout"
+for ranks in 1 3 4; do
+    run $ranks forced$ranks $forced data.forcings=latitude,longitude,day_of_year,time_of_day,insolation@+2h,insolation@+1 \
+        model.image=4 augment.crop=random run.dir="$work/forced$ranks"
+    bad=$(ended; has forced$ranks.log 'data.forcings: channels 1 to 9 are latitude, .*, insolation@\+2h, insolation@\+1$' ' 14 training')
+    rm -rf forced.zarr/v forced.zarr/g*
+    run $ranks predict predict forced$ranks forced.zarr predict.output=forced$ranks.h5
+    result "forcings on $ranks ranks" "$bad$(ended; cmp forced1.h5 forced$ranks.h5 2>&1)" predict.log
+done
+cp -r forced.zarr noleap.zarr
+sed -i 's/hours since/days since/; s/}/, "calendar": "noleap"}/' noleap.zarr/time/.zattrs
+run 1 mixed predict forced1 forced.zarr noleap.zarr predict.output=mixed.h5
+result 'forcings of files with different calendars' "$(ended; has mixed.log "predictions have no times: .*noleap.zarr: the units or the calendar")" mixed.log
+errors 3<<END
+2|data.forcings=latitude.*data.coordinates=check|$forced data.forcings=latitude data.coordinates=ignore run.dir=$work/none
+2|data.forcings=height: it must be|$forced data.forcings=latitude,height run.dir=$work/none
+3|train.zarr: data.forcings=insolation: there are no longitudes|$forced data.root=$work/train.zarr data.forcings=insolation run.dir=$work/none
+END
+
 for name in u v; do
     cat train.zarr/$name/0.0.0 train.zarr/$name/0.0.0 | array gap.zarr/$name '|u1' 40,8,8 "$planes" 0.0.0
 done
