@@ -396,7 +396,8 @@ def sheet_outputs(run):
     split = "test" if run.evaluation("test")["outputs"] else "val"
     evaluation = run.evaluation(split)
     columns = [("output", "text", lambda output: text(output["name"]) or "?")]
-    columns += named("number", ["rmse", "mae", "bias", "r2", "persistence_rmse", "persistence_mae"])
+    keys = "rmse", "mae", "bias", "r2", "output_loss", "persistence_rmse", "persistence_mae"
+    columns += named("number", keys)
     columns.append(("rmse / persistence", "number", persistence))
     note = f"Errors in the units of the data, of the {run.weights_text(evaluation['step'])}."
     return Sheet(f"Outputs ({split} split)", "classes", evaluation["outputs"], columns, note)

@@ -26,13 +26,13 @@ static const struct column class_columns[] = {CLASS_METRICS(METRIC) COLUMNS_END}
     label_columns[] = {CLASS_METRICS(METRIC) METRIC(average_precision) COLUMNS_END};
 
 #define ERROR(name) {#name, COLUMN_NUMBER, offsetof(struct output_errors, name), NULL},
-static const struct column error_columns[] = {OUTPUT_ERRORS(ERROR) COLUMNS_END};
+static const struct column error_columns[] = {ERROR(output_loss) OUTPUT_ERRORS(ERROR) COLUMNS_END};
 /* clang-format on */
 
 enum {
     CLASS_VALUES = sizeof(struct class_metrics) / sizeof(double),
     CLASS_RATIOS = sizeof class_columns / sizeof class_columns[0] - 1,
-    ERRORS_OF_MODEL = offsetof(struct output_errors, persistence_rmse) / sizeof(double)
+    COLUMNS_OF_MODEL = 1 + offsetof(struct output_errors, persistence_rmse) / sizeof(double)
 };
 
 void evaluation_free(struct evaluation *evaluation)
@@ -269,7 +269,7 @@ static void print_errors(evaluation_printer *print, const struct evaluation *eva
                          const struct dataset *dataset)
 {
     char name[OUTPUT_NAME], label[LABEL_WIDTH + 1];
-    int columns = ERRORS_OF_MODEL;
+    int columns = COLUMNS_OF_MODEL;
     for (int64_t i = 0; i < evaluation->outputs; i++)
         if (!isnan(evaluation->errors[i].persistence_rmse))
             columns = INT_MAX;

@@ -31,6 +31,7 @@ static const struct column metric_columns[] = {
     OUTPUT_ERRORS(ERROR_COLUMN)
     EPOCH_METRICS(METRIC_COLUMN)
     {"next_lr", COLUMN_EXACT, ROW(next_lr), NULL}, /* all digits: exports print them */
+    {"output_loss", COLUMN_NUMBER, ROW(errors.output_loss), NULL},
     COLUMNS_END};
 /* clang-format on */
 

@@ -160,6 +160,33 @@ void output_sums_add(struct exact_sum sums[OUTPUT_SUMS], const struct output_pla
     }
 }
 
+static double element_loss(enum train_loss_choice loss, double error)
+{
+    const double size = fabs(error);
+    if (loss == TRAIN_LOSS_ABSOLUTE)
+        return size;
+    if (loss == TRAIN_LOSS_HUBER)
+        return size < 1 ? 0.5 * size * size : size - 0.5;
+    return size * size;
+}
+
+void output_loss_add(struct exact_sum sums[OUTPUT_SUMS], const struct output_plane *plane,
+                     double std, enum train_loss_choice loss)
+{
+    const float *predictions = plane->predictions, *targets = plane->targets;
+    double all = 0;
+    for (int64_t y = 0; y < plane->height; y++) {
+        double row = 0;
+        for (int64_t i = y * plane->width; i < (y + 1) * plane->width; i++) {
+            const double target = ((double)targets[i] - plane->mean) / std;
+            row += isnan(target) ? 0 : element_loss(loss, (double)predictions[i] - target);
+        }
+        all += row * (plane->row_weights != NULL ? (double)plane->row_weights[y] : 1);
+    }
+#pragma omp critical(output_sums)
+    exact_add(&sums[SUM_LOSS], all);
+}
+
 static double mean_of(const struct exact_sum *sum, double weight)
 {
     return weight > 0 ? exact_sum_value(sum) / weight : (double)NAN;
@@ -178,6 +205,7 @@ struct output_errors output_errors_of(const struct exact_sum sums[OUTPUT_SUMS])
         .mae = mean_of(&sums[SUM_ABSOLUTE], weight),
         .bias = mean_of(&sums[SUM_ERROR_ABOVE], weight) - mean_of(&sums[SUM_ERROR_BELOW], weight),
         .r2 = variance > 0 ? 1 - square / variance : (double)NAN,
+        .output_loss = mean_of(&sums[SUM_LOSS], weight),
         .persistence_rmse = sqrt(mean_of(&sums[SUM_PERSISTENCE_SQUARE], persistence_weight)),
         .persistence_mae = mean_of(&sums[SUM_PERSISTENCE_ABSOLUTE], persistence_weight)};
 }

@@ -9,6 +9,7 @@
 
 #include "base/columns.h"
 #include "device/operations.h"
+#include "options/option_types.h"
 
 /* One class against the rest. */
 struct class_counts {
@@ -73,9 +74,10 @@ double average_precision(float *scores, int64_t count);
 #define OUTPUT_ERRORS(ERROR)                                                                       \
     ERROR(rmse) ERROR(mae) ERROR(bias) ERROR(r2) ERROR(persistence_rmse) ERROR(persistence_mae)
 
-/* In the units of the target; r2 has none. NAN: not known. */
+/* In the units of the target; r2 and output_loss have none. NAN: not known. */
 struct output_errors {
     OUTPUT_ERRORS(COLUMN_MEMBER)
+    double output_loss; /* mean train.loss of normalised values, without train.weights */
 };
 
 /* Weighted sums over the elements whose target is not missing. A quantity of both signs has two
@@ -89,6 +91,7 @@ enum output_sum {
     SUM_TARGET_ABOVE, /* target - output_plane.mean */
     SUM_TARGET_BELOW,
     SUM_TARGET_SQUARE,
+    SUM_LOSS,
     SUM_PERSISTENCE_WEIGHT,
     SUM_PERSISTENCE_ABSOLUTE,
     SUM_PERSISTENCE_SQUARE,
@@ -105,8 +108,12 @@ struct output_plane {
     const float *row_weights; /* [height]; or NULL: 1 */
 };
 
-/* Thread-safe. */
+/* Thread-safe. Add all sums but SUM_LOSS. */
 void output_sums_add(struct exact_sum sums[OUTPUT_SUMS], const struct output_plane *plane);
+/* Thread-safe. Add SUM_LOSS. The predictions are normalised with the plane's mean and this standard
+ * deviation, the targets are not. */
+void output_loss_add(struct exact_sum sums[OUTPUT_SUMS], const struct output_plane *plane,
+                     double std, enum train_loss_choice loss);
 struct output_errors output_errors_of(const struct exact_sum sums[OUTPUT_SUMS]);
 
 #endif

@@ -63,6 +63,34 @@ static void metrics_open(struct pass *pass)
         pass->scores[i] = NAN;
 }
 
+/* Return output i % outputs of sample i / outputs of a batch. */
+static struct output_plane plane_of(const struct pass *pass, const struct batch *batch, int64_t i)
+{
+    const struct session *session = pass->session;
+    const struct dataset *dataset = &pass->feed->dataset;
+    const int64_t sample = i / pass->outputs, output = i % pass->outputs;
+    return (struct output_plane){.height = session->model->output.height,
+                                 .width = session->model->output.width,
+                                 .mean = (double)session->input.target_mean[output],
+                                 .predictions = pass->probabilities + i * pass->plane,
+                                 .targets = batch_targets(batch, sample) + output * pass->plane,
+                                 .persistence = batch_persistence(batch, dataset, sample, output),
+                                 .row_weights = dataset->row_weights};
+}
+
+/* Add the losses of the outputs of a regression, which are still normalised, in a batch. */
+static void losses_add(const struct pass *pass, const struct batch *batch)
+{
+    const struct session *session = pass->session;
+#pragma omp parallel for schedule(static) num_threads(session->limits.threads)
+    for (int64_t i = 0; i < batch->count * pass->outputs; i++) {
+        const struct output_plane args = plane_of(pass, batch, i);
+        const int64_t output = i % pass->outputs;
+        output_loss_add(&pass->sums[output * OUTPUT_SUMS], &args,
+                        (double)session->input.target_std[output], session->options.train.loss);
+    }
+}
+
 /* Add a batch. The outputs of a regression are in the units of the targets. */
 static void metrics_add(struct pass *pass, const struct batch *batch)
 {
@@ -74,19 +102,13 @@ static void metrics_add(struct pass *pass, const struct batch *batch)
     if (pass->sums != NULL) {
 #pragma omp parallel for schedule(static) num_threads(session->limits.threads)
         for (int64_t i = 0; i < batch->count * outputs; i++) {
-            const int64_t sample = i / outputs, output = i % outputs;
+            struct output_plane args = plane_of(pass, batch, i);
+            const int64_t output = i % outputs;
             float mean = session->input.target_mean[output];
             if (dataset->residual)
                 mean += session->input.mean[dataset->persistence[output]];
             value_transform_undo((enum value_transform)dataset->target_transform[output], &mean, 1);
-            const struct output_plane args = {
-                .height = session->model->output.height,
-                .width = session->model->output.width,
-                .mean = (double)mean,
-                .predictions = predictions + i * plane,
-                .targets = batch_targets(batch, sample) + output * plane,
-                .persistence = batch_persistence(batch, dataset, sample, output),
-                .row_weights = dataset->row_weights};
+            args.mean = (double)mean;
             output_sums_add(&pass->sums[output * OUTPUT_SUMS], &args);
         }
     } else if (pass->confusion != NULL) {
@@ -232,6 +254,8 @@ static void batch_evaluate(const struct pass *pass, struct batch *batch)
         backend->copy(session->stream, pass->probabilities, probabilities,
                       (size_t)values * sizeof *probabilities);
     backend->stream_synchronize(session->stream);
+    if (pass->sums != NULL)
+        losses_add(pass, batch);
     batch_undo(pass, batch);
 }
 

@@ -11,7 +11,8 @@
 static int64_t matrix[] = {5, 1, 0, 0, 2, 3, 1, 0, 0, 0, 4, 0, 1, 0, 1, 0};
 static struct class_counts label_counts[2] = {{3, 4, 6, 10}, {0, 0, 0, 10}};
 static double precisions[2] = {0.75, NAN};
-static struct output_errors errors[5] = {{12.5, 9, -0.25, 0.75, 25, 20}, {1, 1, 0, 0, NAN, NAN}};
+static struct output_errors errors[5] = {{12.5, 9, -0.25, 0.75, 25, 20, 0.5},
+                                         {1, 1, 0, 0, NAN, NAN, 1}};
 static char *class_names[] = {"airplane", "a class with a very long name", "c\xe9t", "dog"};
 static char *output_names[] = {"u", "v"};
 
@@ -113,9 +114,10 @@ TEST(tables_are_printed)
     assert_has(print(&classes, NULL), "\n3                      0.000");
     assert_has(print(&labels, NULL), "average_precision\n");
     text = print(&outputs, NULL);
-    assert_has(text,
-               "r2 persistence_rmse persistence_mae\ny0                     12.50       9.000 "
-               "    -0.2500      0.7500            25.00           20.00\n");
+    assert_has(
+        text,
+        "r2 persistence_rmse persistence_mae\ny0                    0.5000       12.50       9.000 "
+        "    -0.2500      0.7500            25.00           20.00\n");
     assert_null(strstr(print(&plain, NULL), "persistence"));
     assert_has(print(&many, NULL), "150 classes in total");
     assert_null(strstr(printed, "predicted"));
@@ -181,7 +183,8 @@ TEST(results_have_the_metrics_of_their_task)
         {&outputs,
          &arrays,
          {"\"top1\": null",
-          "\"outputs\": [\n  {\n   \"name\": \"u\",\n   \"rmse\": 12.5,\n   \"mae\": 9.0,\n   "
+          "\"outputs\": [\n  {\n   \"name\": \"u\",\n   \"output_loss\": 0.5,\n   \"rmse\": "
+          "12.5,\n   \"mae\": 9.0,\n   "
           "\"bias\": -0.25,\n   \"r2\": 0.75,\n   \"persistence_rmse\": 25.0,\n   "
           "\"persistence_mae\": 20.0\n  }",
           "\"persistence_mae\": null"},

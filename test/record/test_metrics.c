@@ -14,7 +14,8 @@
     "compute_seconds,comm_seconds,exposed_comm_seconds,peak_share,elapsed_seconds,loss_scale,"     \
     "skipped_steps,forward_seconds,backward_seconds,reduce_seconds,update_seconds,miou,map,"       \
     "output,"                                                                                      \
-    "rmse,mae,bias,r2,persistence_rmse,persistence_mae,seconds,eval_seconds,data_share,next_lr\n"
+    "rmse,mae,bias,r2,persistence_rmse,persistence_mae,seconds,eval_seconds,data_share,next_lr,"   \
+    "output_loss\n"
 
 static struct run_folder folder;
 static struct options options;
@@ -87,10 +88,10 @@ static void assert_file(const char *name, const char *expected)
 
 #define ROW(epoch, step)                                                                           \
     epoch "," step ",train,2.5,0.125,,0.0003,0.333333333,1000,0.064,0,0.06,0.01,0.004,0.5," step   \
-          ",32768,1,0.02,0.04,,0.0001,,,,,,,,,,,,,\n"
+          ",32768,1,0.02,0.04,,0.0001,,,,,,,,,,,,,,\n"
 #define EPOCH(epoch, step)                                                                         \
     epoch "," step ",epoch,2,0.25,0.75,0.1,,100,,,,,,," step                                       \
-          ",,,,,,,,,,,,,,,,12.5,0.5,0.01,0.0625\n"
+          ",,,,,,,,,,,,,,,,12.5,0.5,0.01,0.0625,\n"
 
 /* The second time without TensorBoard. */
 TEST(rows_have_the_given_values)
@@ -111,7 +112,7 @@ TEST(rows_have_the_given_values)
 
 TEST(a_resumed_run_keeps_the_rows_before_its_checkpoint)
 {
-#define EMPTY ",,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,\n"
+#define EMPTY ",,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,\n"
 #define BEFORE ROW("0", "5") "0,10,val,1\n" ROW("0", "20")
 #define VAL "0,20,val,1\n"
 #define TEST_ROW "0,20,test,1\n"
@@ -153,9 +154,10 @@ TEST(a_resumed_run_keeps_the_rows_before_its_checkpoint)
 TEST(outputs_have_rows)
 {
     static const char rows[] =
-        METRICS_HEADER "0,10,val,,,,,,,,,,,,,,,,,,,,,,u,2,1.5,-0.5,0.25,4,3,,,,\n"
-                       "0,10,val,,,,,,,,,,,,,,,,,,,,,,\"v, w\",1,1,,,,,,,,\n";
-    struct output_errors errors[2] = {{2, 1.5, -0.5, 0.25, 4, 3}, {1, 1, NAN, NAN, NAN, NAN}};
+        METRICS_HEADER "0,10,val,,,,,,,,,,,,,,,,,,,,,,u,2,1.5,-0.5,0.25,4,3,,,,,0.125\n"
+                       "0,10,val,,,,,,,,,,,,,,,,,,,,,,\"v, w\",1,1,,,,,,,,,\n";
+    struct output_errors errors[2] = {{2, 1.5, -0.5, 0.25, 4, 3, 0.125},
+                                      {1, 1, NAN, NAN, NAN, NAN, NAN}};
     char *names[] = {"u", "v, w"};
     const struct dataset dataset = {.target = {.count = 2}, .target_name = names};
     const struct evaluation evaluation = {.outputs = 2, .errors = errors};

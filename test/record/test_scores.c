@@ -137,6 +137,32 @@ TEST(sums_of_ranks_have_the_same_bits)
     assert_memory_equal(&errors[0], &errors[1], sizeof errors[0]);
 }
 
+/* numpy.mean of the losses of (prediction - 260) / 8 with (target - 260) / 8, as torch's mse_loss,
+ * l1_loss and huber_loss. */
+TEST(losses_of_outputs_equal_torch)
+{
+    static const float weights[HEIGHT] = {0.25f, 1, 1.5f, 1, 0.25f};
+    static const double expected[2][3] = {{1.10978410720916, 0.866907862613076, 0.484362862436666},
+                                          {1.11645222224533, 0.872508211073527, 0.488231977481757}};
+    planes_fill();
+    for (int weighted = 0; weighted < 2; weighted++)
+        for (int kind = 0; kind < 3; kind++) {
+            struct exact_sum sums[OUTPUT_SUMS] = {0};
+            for (int i = 0; i < PLANES; i++) {
+                struct output_plane plane = plane_of(i, weighted ? weights : NULL);
+                output_sums_add(sums, &plane);
+                float normalised[ELEMENTS];
+                for (int n = 0; n < ELEMENTS; n++)
+                    normalised[n] = (predictions[i][n] - 260) / 8;
+                plane.predictions = normalised;
+                output_loss_add(sums, &plane, 8, TRAIN_LOSS_SQUARED + kind);
+            }
+            const double loss = output_errors_of(sums).output_loss;
+            if (!(fabs(loss - expected[weighted][kind]) < 1e-7))
+                fail_msg("loss %d is %.12g, not %.12g", kind, loss, expected[weighted][kind]);
+        }
+}
+
 TEST(nothing_is_known_without_targets)
 {
     struct exact_sum sums[OUTPUT_SUMS] = {0};
@@ -146,7 +172,7 @@ TEST(nothing_is_known_without_targets)
     output_sums_add(sums, &plane);
     struct output_errors errors = output_errors_of(sums);
     assert_true(isnan(errors.rmse) && isnan(errors.mae) && isnan(errors.bias) && isnan(errors.r2) &&
-                isnan(errors.persistence_rmse));
+                isnan(errors.persistence_rmse) && isnan(errors.output_loss));
     targets[0][3] = 260;
     predictions[0][3] = 267.5f;
     plane.persistence = NULL;

@@ -22,7 +22,7 @@ near() { awk -v a="$1" -v b="$2" 'BEGIN { exit !(a != "" && b != "" && (a - b) ^
 
 for task in 'labels data.x=u0,u2 data.y=marks train.loss=bce_sum checkpoint.monitor=map' \
     'pixels checkpoint.monitor=miou data.x=u0,u2 data.y=map model.head=dense model.classes=3 train.ignore_label=255' \
-    'planes data.x=u0,u2 data.y=u0@+2,u1 data.task=regression model.head=dense train.row_weight=latitude'; do
+    'planes data.x=u0,u2 data.y=u0@+2,u1 data.task=regression model.head=dense train.row_weight=latitude train.weights=u1:3 train.loss=huber'; do
     name=${task%% *}
     run 1 "$name" $data ${task#* } run.dir="$work/$name-1"
     bad=$(ended)
@@ -47,14 +47,18 @@ result 'the lines of several labels have the F1' "$bad" labels-1/train.log
 bad=$(has pixels-1/train.log 'val: loss .*, pixel accuracy [0-9.]* %, mean IoU 0' '^.*class  *recall .* iou$')
 bad="$bad$(near "$(column pixels-1/metrics.csv val miou | sed -n '2s/.* //p')" "$(number pixels-1/result.json miou)")"
 result 'those of a segmentation and metrics.csv have the mean IoU' "$bad" pixels-1/train.log
-bad=$(has planes-1/metrics.csv '^0,[0-9]*,val,{22}u0@\+2,[0-9.]*,[0-9.]*,[-0-9.e]*,[-0-9.e]*,[0-9.]*,[0-9.]*,,,,$' \
-    '^1,[0-9]*,val,{22}u1,[0-9.]*,[0-9.]*,[-0-9.e]*,[-0-9.e]*,,,,,,$')
+bad=$(has planes-1/metrics.csv '^0,[0-9]*,val,{22}u0@\+2,[0-9.]*,[0-9.]*,[-0-9.e]*,[-0-9.e]*,[0-9.]*,[0-9.]*,,,,,[0-9.e-]+$' \
+    '^1,[0-9]*,val,{22}u1,[0-9.]*,[0-9.]*,[-0-9.e]*,[-0-9.e]*,,,,,,,[0-9.e-]+$')
 bad="$bad$(has planes-1/train.log 'val: loss .*, RMSE u0@\+2 [0-9.e+]* \([0-9.]* of persistence\), u1 [0-9.e+]* on')"
 for ranks in 1 3; do
     grep ',val,,,' planes-$ranks/metrics.csv >outputs-$ranks
 done
 cmp -s outputs-1 outputs-3 || bad="$bad other outputs on three ranks;"
 result 'metrics.csv has the errors of outputs, and of persistence where the input has them' "$bad" planes-1/metrics.csv
+set -- $(sed -n 's/.*"output_loss": *\([0-9.e+-]*\).*/\1/p' planes-1/result.json)
+bad=$(near "$(awk -v a="$1" -v b="$2" 'BEGIN { print (a + 3 * b) / 4 }')" "$(sed -n '/"outputs"/q; s/.*"loss": *\([0-9.e+-]*\).*/\1/p' planes-1/result.json | tail -1)")
+[ "$1" != "$2" ] && [ $# = 2 ] || bad="$bad losses $*;"
+result 'the loss is the weighted mean of the losses of outputs' "$bad" planes-1/result.json
 bad=$(has runs/logbook/README.md '^\| .*planes-1 \| .* \| RMSE u0@\+2 [0-9.e+]* \([0-9.]* of persistence\), u1 [0-9.e+]* \| - \|' \
     '^\| .*pixels-1 \| .* mean IoU 0[0-9.]* \|')
 result 'the log book has the main metrics' "$bad" runs/logbook/README.md
