@@ -183,6 +183,36 @@ void variable_write(const struct variable *variable, char text[VARIABLE_TEXT])
     snprintf(text, VARIABLE_TEXT, "%s%s", variable->name, variable->at);
 }
 
+void variable_write_channel(const struct arrays *self, int number, int64_t channel,
+                            char text[ARRAY_NAME])
+{
+    const struct variable *variable = &self->variable[number];
+    char name[VARIABLE_TEXT], suffix[2 * GRID_UNITS] = "";
+    int64_t outer = variable->channels;
+    size_t used = 0;
+    variable_write(variable, name);
+    for (int d = 0; d < variable->dimensions; d++) {
+        const struct dimension *known = grid_dimension(&self->grid, number, d);
+        const bool has_values = known != NULL && known->values != NULL;
+        if (variable->dimension[d].role != ROLE_CHANNEL)
+            continue;
+        outer /= variable->dimension[d].count;
+        const int64_t index = channel / outer % variable->dimension[d].count;
+        const bool is_level = has_values && known->kind == DIMENSION_CHANNEL;
+        const bool has_units = is_level && known->units[0] != '\0' && known->units[0] != '1';
+        if (has_values)
+            used += (size_t)snprintf(suffix + used, sizeof suffix - used, " %.20s%s%.9g%s%.20s",
+                                     is_level ? "" : known->name, is_level ? "" : " ",
+                                     known->values[index], has_units ? " " : "",
+                                     has_units ? known->units : "");
+        else if (variable->channels > 1)
+            used +=
+                (size_t)snprintf(suffix + used, sizeof suffix - used, " %lld", (long long)index);
+    }
+    text_shorten(name, text, ARRAY_NAME - sizeof suffix);
+    strcat(text, suffix);
+}
+
 /* ---- targets in memory ---- */
 
 /* Read the targets of records [begin, end) of a variable, `outputs` numbers apart. */
@@ -284,6 +314,13 @@ static const struct array *original_of(const struct arrays_file *file, int numbe
     return first;
 }
 
+/* Return the number of chunks of a file that begin before a sample, if they end with its run. */
+static int64_t chunk_of(const struct arrays_file *file, int64_t sample)
+{
+    const int64_t length = series_file_length(&file->times);
+    return sample / length * round_up_division(length, file->chunk) + sample % length / file->chunk;
+}
+
 /* Let all files share one cache of decoded chunks. It keeps those of the last sample of each
  * thread. With data.shuffle=chunks it keeps one and a half windows, since ranks share a window, and
  * the next one begins before it ends. */
@@ -315,7 +352,7 @@ static void chunks_share(struct dataset *dataset, const struct options *options,
             else if (shared > 0)
                 kept += threads * larger(smaller(shared, most), array->chunk_bytes);
         }
-        chunks += round_up_division(file->times.samples, file->chunk);
+        chunks += chunk_of(file, file->times.samples);
         largest = larger(largest, file->chunk);
         dataset->kept_bytes = larger(dataset->kept_bytes, kept);
     }
@@ -337,7 +374,7 @@ static int64_t arrays_chunk(const struct dataset *dataset, int64_t record)
     int64_t sample;
     const struct arrays_file *file =
         &self->file[file_series_find(&self->series, record, 0, &sample)];
-    return file->first_chunk + sample / file->chunk;
+    return file->first_chunk + chunk_of(file, sample);
 }
 
 /* Mark the channels of the variables [first, end) that have no transform, and whose array may have
@@ -372,12 +409,16 @@ void arrays_coordinate(const struct dataset *dataset, int y, enum coordinate_axi
     for (int64_t f = 0; axis == AXIS_SAMPLES && f < self->series.count; f++)
         if (self->series.file[f].time == NULL || self->series.is_mixed)
             return;
-    const int number = axis == AXIS_OUTPUTS ? self->x_count + y : self->sampled;
+    const int number = axis >= AXIS_OUTPUTS ? self->x_count + y : self->sampled;
     if (number >= self->grid.array_count)
         return;
     static const enum dimension_role roles[AXES] = {ROLE_SAMPLE, ROLE_ROW, ROLE_COLUMN,
-                                                    ROLE_CHANNEL};
-    to->dimension = grid_role_dimension(&self->grid, number, roles[axis]);
+                                                    ROLE_CHANNEL, ROLE_CHANNEL};
+    const struct variable *variable = &self->variable[number];
+    int skipped = axis == AXIS_INNER;
+    for (int d = 0; d < variable->dimensions; d++)
+        if (variable->dimension[d].role == roles[axis] && skipped-- == 0)
+            to->dimension = grid_dimension(&self->grid, number, d);
     if (to->dimension == NULL || axis != AXIS_SAMPLES)
         return;
     const int64_t records = window_records(dataset), tiles = dataset->count / records;
@@ -606,14 +647,15 @@ static void arrays_name_record(const struct dataset *dataset, int64_t record, ch
     snprintf(text, size, "%s: sample %lld", self->file[file].path, (long long)sample);
 }
 
-/* Samples without times have their number over all files. */
+/* Samples without times have their number over all files, or in their run. */
 static void arrays_span(const struct dataset *dataset, int64_t record, double span[3])
 {
     const struct arrays *self = dataset->self;
     const struct file_series *series = &self->series;
     const struct dimension *samples = grid_role_dimension(&self->grid, self->sampled, ROLE_SAMPLE);
     span[0] = span[1] = span[2] = (double)record;
-    if (!dataset->has_offsets && (samples == NULL || samples->kind != DIMENSION_TIME))
+    if (!dataset->has_offsets && series->file[0].run == 0 &&
+        (samples == NULL || samples->kind != DIMENSION_TIME))
         return;
     span[0] = span[1] = span[2] = file_series_instant(series, record, 0);
     for (int o = 0; o < series->offset_count; o++) {

@@ -11,6 +11,7 @@
 #include "data/dataset.h"
 #include "options/options.h"
 
+enum { CHANNEL_DIMENSIONS = 2 /* most of a variable */ };
 enum { VARIABLE_TEXT = OPTION_TEXT + OFFSET_TEXT /* a name and an offset */ };
 
 struct variable_dimension {
@@ -74,8 +75,9 @@ MUST_CHECK bool arrays_check_grid(struct dataset *dataset, const char *text, con
 
 /* ---- Coordinates (arrays.c). */
 
-/* Dimensions of predictions. AXIS_OUTPUTS: the channels of a variable, such as level. */
-enum coordinate_axis { AXIS_SAMPLES, AXIS_ROWS, AXIS_COLUMNS, AXIS_OUTPUTS, AXES };
+/* Dimensions of predictions. AXIS_OUTPUTS: the channels of a variable, such as level. AXIS_INNER: a
+ * second dimension of channels. */
+enum coordinate_axis { AXIS_SAMPLES, AXIS_ROWS, AXIS_COLUMNS, AXIS_OUTPUTS, AXIS_INNER, AXES };
 
 struct coordinate {
     const struct dimension *dimension; /* in the files; NULL: not known */
@@ -111,6 +113,11 @@ int64_t variable_samples(const struct variable *variable, const struct array *ar
 
 /* Write the variable as in the option: "u", "u@+6". */
 void variable_write(const struct variable *variable, char text[VARIABLE_TEXT]);
+
+/* Write the name of a channel: the variable, and the coordinates or numbers of its dimensions of
+ * channels: "z@+6 500 hPa", "z 500 hPa number 3", "u 2". */
+void variable_write_channel(const struct arrays *self, int number, int64_t channel,
+                            char text[ARRAY_NAME]);
 
 /* ---- Opening; used by arrays.c only (open.c, targets.c). */
 

@@ -36,6 +36,9 @@ static const char *const kinds[][PROPERTIES] = {
                           " degrees_east degree_east degree_E degrees_E degreeE degreesE ",
                           " lon longitude x column columns col rlon nav_lon i ni west_east xi_rho "
                           "xc xh nlon "},
+    [DIMENSION_MEMBER] = {"", " realization ", "",
+                          " member members number realization ensemble ens run runs trajectory "
+                          "trajectories n_trajectories simulation simulations sample "},
 };
 
 static enum dimension_kind kind_of(const struct dimension *dimension)
@@ -45,7 +48,7 @@ static enum dimension_kind kind_of(const struct dimension *dimension)
         array_attribute_text(dimension->attributes, "standard_name"), dimension->units,
         dimension->name};
     for (enum property property = AXIS; property < PROPERTIES; property++) {
-        for (enum dimension_kind kind = DIMENSION_TIME; kind <= DIMENSION_COLUMN; kind++)
+        for (enum dimension_kind kind = DIMENSION_TIME; kind <= DIMENSION_MEMBER; kind++)
             if (time_word_is_in(kinds[kind][property], texts[property], strlen(texts[property])))
                 return kind;
         if (property == UNITS && strstr(dimension->units, " since ") != NULL)
@@ -71,7 +74,7 @@ static struct dimension *dimension_new(struct grid *grid, const char *name, int6
 static int dimension_add(struct grid *grid, const struct array_path *source, const char *path,
                          const char *name, int64_t count)
 {
-    const struct array_box box = {.count = {count}, .stride = {1}};
+    struct array_box box = {.begin = {0}};
     struct array array = {.path = NULL};
     struct error ignored = {0};
     for (int n = 0; n < grid->dimension_count; n++)
@@ -83,9 +86,13 @@ static int dimension_add(struct grid *grid, const struct array_path *source, con
     if (path[0] != '\0' && array_path_has(source, path)) {
         dimension->attributes = array_attributes(source, path);
         dimension->values = allocate((size_t)count, sizeof *dimension->values);
-        if (!array_path_array(source, path, &array, &ignored) || array.dimensions != 1 ||
-            array.extent[0] != count ||
-            !array_read_doubles(&array, &box, dimension->values, &ignored)) {
+        bool good = array_path_array(source, path, &array, &ignored) && array.dimensions > 0 &&
+                    array_elements(&array) == count;
+        for (int64_t d = array.dimensions, stride = 1; good && d-- > 0; stride *= array.extent[d]) {
+            box.count[d] = array.extent[d];
+            box.stride[d] = stride;
+        }
+        if (!good || !array_read_doubles(&array, &box, dimension->values, &ignored)) {
             free(dimension->values);
             dimension->values = NULL;
         }
@@ -170,11 +177,13 @@ void grid_find_times(struct grid *grid, const struct array_path *source, int arr
              named ? "" : " time");
     while (!has_times(grid, self->dimension[d], named) &&
            (word = strtok_r(rest, " ", &rest)) != NULL) {
-        if (!array_path_sibling(source, self->name, word, path))
-            continue;
-        const int other = dimension_add(grid, source, path, samples, extent[d]);
-        if (has_times(grid, other, named))
-            self->dimension[d] = other;
+        int64_t count = extent[d];
+        for (int run = d; run >= 0 && array_path_sibling(source, self->name, word, path); run--) {
+            const int other = dimension_add(grid, source, path, samples, count);
+            if (has_times(grid, other, named))
+                self->dimension[d] = other;
+            count *= run > 0 ? extent[run - 1] : 1;
+        }
     }
 }
 
@@ -242,54 +251,104 @@ static void dimensions_write(const struct grid *grid, int array, char text[DIMEN
     snprintf(text + used, DIMENSIONS_TEXT - used, ")");
 }
 
-/* Roles of arrays by the number of their dimensions, and those of images with channels last. */
-static const enum dimension_role roles[][4] = {{ROLE_SAMPLE},
-                                               {ROLE_SAMPLE},
-                                               {ROLE_SAMPLE, ROLE_CHANNEL},
-                                               {ROLE_SAMPLE, ROLE_ROW, ROLE_COLUMN},
-                                               {ROLE_SAMPLE, ROLE_CHANNEL, ROLE_ROW, ROLE_COLUMN},
-                                               {ROLE_SAMPLE, ROLE_ROW, ROLE_COLUMN, ROLE_CHANNEL}};
+static enum dimension_kind kind_at(const struct grid *grid, int array, int d)
+{
+    const struct dimension *known = grid_dimension(grid, array, d);
+    return known != NULL ? known->kind : DIMENSION_UNKNOWN;
+}
+
+/* Return the dimension of the samples of an array: that of the times if only runs or members are
+ * before it and images, or those of the first array have runs; else the first one. `named`, its
+ * name or number, has priority unless it is "". GRID_NONE: the array does not have it. */
+static int samples_find(const struct grid *grid, int array, const char *named)
+{
+    const struct grid_array *self = &grid->array[array];
+    const int after = array > 0 && grid->array[0].role[0] == ROLE_RUN ? 0 : 2;
+    bool has_names = array == 0;
+    char number[16];
+    for (int d = 0; *named != '\0' && d < self->dimensions; d++) {
+        const struct dimension *known = grid_dimension(grid, array, d);
+        snprintf(number, sizeof number, "%d", d);
+        has_names |= known != NULL;
+        if (strcmp(named, known != NULL ? known->name : number) == 0)
+            return d;
+    }
+    if (*named != '\0')
+        return has_names || self->dimensions > 2 ? GRID_NONE : 0;
+    for (int d = 0; d + after < self->dimensions; d++) {
+        if (kind_at(grid, array, d) == DIMENSION_TIME)
+            return d;
+        if (kind_at(grid, array, d) != DIMENSION_MEMBER)
+            break;
+    }
+    return 0;
+}
+
+/* Return the dimension of the rows of images whose values have the dimensions from `first` on;
+ * columns are the next one. Set the fault if there are none, or if names and order differ. */
+static int rows_find(const struct grid *grid, int array, const int64_t *extent, int first,
+                     int order, const char **fault)
+{
+    const int last = grid->array[array].dimensions - 1;
+    int found[ARRAY_DIMENSIONS], count = 0;
+    for (int row = first; row < last; row++) {
+        bool fits = true;
+        for (int d = first; d <= last && last > first + 1; d++) {
+            const enum dimension_kind kind = kind_at(grid, array, d);
+            fits &= d == row || d == row + 1 ? kind != DIMENSION_CHANNEL && kind != DIMENSION_MEMBER
+                                             : !is_plane(kind);
+        }
+        if (fits)
+            found[count++] = row;
+    }
+    if (count == 0) {
+        *fault = "rows and columns must be neighbours";
+        return first;
+    }
+    const int row = found[0], other = found[count - 1];
+    const bool is_smallest = extent[last] < extent[row] && extent[last] < extent[row + 1];
+    if (count > 1)
+        return order == DATA_ORDER_HWC || (order == DATA_ORDER_AUTO && is_smallest) ? row : other;
+    if (last > first + 1 && order == DATA_ORDER_HWC && row + 1 == last)
+        *fault = "channels are first, and data.order=hwc";
+    if (last > first + 1 && order == DATA_ORDER_CHW && row == first)
+        *fault = "channels are last, and data.order=chw";
+    return row;
+}
 
 bool grid_set_roles(struct grid *grid, int array, const int64_t *extent, int order,
-                    struct error *error)
+                    const char *named, struct error *error)
 {
     struct grid_array *self = &grid->array[array];
-    enum dimension_kind kind[ARRAY_DIMENSIONS] = {DIMENSION_UNKNOWN};
-    const int last = self->dimensions - 1;
-    const char *fault = NULL;
+    const int last = self->dimensions - 1, samples = samples_find(grid, array, named);
+    const char *fault = samples == GRID_NONE ? "data.sample_dim is none of them" : NULL;
     char names[DIMENSIONS_TEXT];
-    bool channels_last = false;
-    for (int d = 0; d <= last; d++) {
-        const struct dimension *known = grid_dimension(grid, array, d);
-        kind[d] = known != NULL ? known->kind : DIMENSION_UNKNOWN;
-        if (d > 0 && kind[d] == DIMENSION_TIME &&
-            (kind[0] != DIMENSION_UNKNOWN || (d == 1 && last == 3)))
+    int rows = ARRAY_DIMENSIONS;
+    for (int d = samples + 1; fault == NULL && *named == '\0' && d <= last; d++) {
+        const enum dimension_kind kind = kind_at(grid, array, samples);
+        if (kind_at(grid, array, d) == DIMENSION_TIME &&
+            ((kind != DIMENSION_UNKNOWN && kind != DIMENSION_MEMBER) || (d == 1 && last > 2)))
             fault = "time must be the first, that of the samples";
+        else if (last > samples + 1 && d < samples + 3 && is_plane(kind) &&
+                 is_plane(kind_at(grid, array, d)))
+            fault = "the first must be that of the samples";
     }
-    if (fault == NULL && last > 1 && is_plane(kind[0]) && (is_plane(kind[1]) || is_plane(kind[2])))
-        fault = "the first must be that of the samples";
-    if (fault == NULL && last == 3) {
-        const bool first = kind[1] == DIMENSION_CHANNEL || is_plane(kind[3]);
-        const bool latter = kind[3] == DIMENSION_CHANNEL || is_plane(kind[1]);
-        const bool is_smallest = extent[3] < extent[1] && extent[3] < extent[2];
-        if (kind[2] == DIMENSION_CHANNEL || (first && latter))
-            fault = "channels must be the second or the last";
-        else if (first && order == DATA_ORDER_HWC)
-            fault = "channels are first, and data.order=hwc";
-        else if (latter && order == DATA_ORDER_CHW)
-            fault = "channels are last, and data.order=chw";
-        channels_last =
-            latter ||
-            (!first && (order == DATA_ORDER_HWC || (order == DATA_ORDER_AUTO && is_smallest)));
-    }
-    for (int d = 0; d <= last && last < 4; d++)
-        self->role[d] = roles[channels_last ? 5 : self->dimensions][d];
+    if (fault == NULL && last > samples + 1)
+        rows = rows_find(grid, array, extent, samples + 1, order, &fault);
+    for (int d = 0; d <= last; d++)
+        self->role[d] = d < samples     ? ROLE_RUN
+                        : d == samples  ? ROLE_SAMPLE
+                        : d == rows     ? ROLE_ROW
+                        : d == rows + 1 ? ROLE_COLUMN
+                                        : ROLE_CHANNEL;
+    if (samples != GRID_NONE && kind_at(grid, array, samples) == DIMENSION_MEMBER)
+        grid_dimension(grid, array, samples)->kind = DIMENSION_UNKNOWN;
     if (fault == NULL)
         return true;
     dimensions_write(grid, array, names);
     return error_set(error, ERROR_DATA,
-                     "%s: %s has the dimensions %s: %s; transpose it, or set "
-                     "data.coordinates=ignore if the names are wrong",
+                     "%s: %s has the dimensions %s: %s; transpose it, name that of the samples "
+                     "with data.sample_dim, or set data.coordinates=ignore if the names are wrong",
                      grid->path, self->name, names, fault);
 }
 
@@ -570,7 +629,7 @@ static int dimension_parse(struct grid *grid, json_t *object)
     json_t *values;
     if (json_unpack(object, "{s:s, s:s, s:i, s:I, s:o}", "name", &name, "units", &units, "kind",
                     &kind, "count", &count, "values", &values) != 0 ||
-        kind < DIMENSION_UNKNOWN || kind > DIMENSION_COLUMN || count < 1)
+        kind < DIMENSION_UNKNOWN || kind > DIMENSION_MEMBER || count < 1)
         return GRID_NONE;
     struct dimension *dimension = dimension_new(grid, name, count);
     snprintf(dimension->units, sizeof dimension->units, "%s", units);

@@ -14,7 +14,8 @@ enum dimension_kind {
     DIMENSION_TIME,
     DIMENSION_CHANNEL, /* level, depth, band */
     DIMENSION_ROW,     /* latitude, y */
-    DIMENSION_COLUMN   /* longitude, x */
+    DIMENSION_COLUMN,  /* longitude, x */
+    DIMENSION_MEMBER   /* of an ensemble, or a run */
 };
 
 /* What the indices of a dimension of an array number. The dimensions of a role keep their order. */
@@ -85,10 +86,11 @@ struct dimension *grid_role_dimension(const struct grid *grid, int array, enum d
 bool dimension_in_degrees(const struct dimension *dimension, enum dimension_kind kind);
 
 /* Set the roles of the dimensions of an array: by their names, or as `order` (enum
- * data_order_choice) states. By default channels are the last of four dimensions if that is the
- * smallest. Names that contradict the order or that are no images are an error. */
+ * data_order_choice) states. By default channels are the last dimensions if the last one is the
+ * smallest. named: the name or the number of the dimension of the samples, or "". Names that
+ * contradict the order or that are no images are an error. */
 MUST_CHECK bool grid_set_roles(struct grid *grid, int array, const int64_t *extent, int order,
-                               struct error *error);
+                               const char *named, struct error *error);
 
 /* Compare the samples, rows and columns of all arrays of a file with those of the first one. */
 MUST_CHECK bool grid_check(const struct grid *grid, struct error *error);

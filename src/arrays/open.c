@@ -98,13 +98,9 @@ static bool variable_set_shape(struct variable *variable, const struct array *ar
     const int dimensions = array->dimensions;
     int64_t size[ROLES] = {1, 1, 1, 1, 1};
     variable->dimensions = dimensions;
-    if (dimensions > 4 || dimensions < (variable->is_target ? 1 : 3))
-        return error_set(error, ERROR_DATA,
-                         "%s=%s has %d dimensions: it must be %s[samples, height, width], "
-                         "[samples, channels, height, width] or [samples, height, width, channels]",
-                         variable_option(variable), variable->name, dimensions,
-                         variable->is_target ? "[samples], [samples, outputs], " : "");
+    int count[ROLES] = {0};
     for (int d = 0; d < dimensions; d++) {
+        count[role[d]]++;
         variable->dimension[d].role = role[d];
         variable->dimension[d].count = role_is_sample(role[d]) ? 0 : array->extent[d];
         size[role[d]] *= array->extent[d];
@@ -112,6 +108,15 @@ static bool variable_set_shape(struct variable *variable, const struct array *ar
     variable->height = size[ROLE_ROW];
     variable->width = size[ROLE_COLUMN];
     variable->channels = size[ROLE_CHANNEL];
+    if (count[ROLE_SAMPLE] == 0 || count[ROLE_CHANNEL] > CHANNEL_DIMENSIONS ||
+        (count[ROLE_ROW] == 0 && !variable->is_target))
+        return error_set(error, ERROR_DATA,
+                         "%s=%s has %d dimensions: it must be %s[samples, height, width], "
+                         "[samples, channels, height, width] or [samples, height, width, "
+                         "channels], with at most %d dimensions of channels",
+                         variable_option(variable), variable->name, dimensions,
+                         variable->is_target ? "[samples], [samples, outputs], " : "",
+                         CHANNEL_DIMENSIONS);
     return true;
 }
 
@@ -170,6 +175,14 @@ static bool times_take(struct arrays *self, struct arrays_file *file, const stru
     *times = (struct series_file){
         .path = file->path,
         .samples = variable_samples(&self->variable[self->sampled], &file->array[self->sampled])};
+    if (self->variable[self->sampled].dimension[0].role == ROLE_RUN)
+        times->run = file->array[self->sampled]
+                         .extent[variable_find_role(&self->variable[self->sampled], ROLE_SAMPLE)];
+    if (times->run > 0 && series->joined)
+        return error_set(error, ERROR_DATA,
+                         "%s: data.join=on: data.x=%s has runs, which are series of their own; set "
+                         "data.join=off",
+                         file->path, self->variable[self->sampled].name);
     if (samples == NULL || samples->values == NULL)
         return true;
     const char *calendar = array_attribute_text(samples->attributes, "calendar");
@@ -189,6 +202,10 @@ static bool times_take(struct arrays *self, struct arrays_file *file, const stru
                              "%s: '%s' has no value at sample %lld: write all times, or set "
                              "data.coordinates=ignore to count samples",
                              file->path, samples->name, (long long)n);
+    samples->values =
+        allocate_resized(samples->values, (size_t)times->samples * sizeof *samples->values);
+    for (int64_t n = samples->count; n < times->samples; n++) /* the same times in all runs */
+        samples->values[n] = samples->values[n - samples->count];
     times->time = samples->values;
     samples->values = NULL;
     return true;
@@ -205,7 +222,8 @@ static bool grid_read(struct arrays *self, const struct options *options,
         const int64_t *extent = file->array[v].extent;
         if (grid != &self->grid)
             memcpy(grid->array[v].role, self->grid.array[v].role, sizeof grid->array[v].role);
-        else if (!grid_set_roles(grid, v, extent, options->data.order, error))
+        else if (!grid_set_roles(grid, v, extent, options->data.order, options->data.sample_dim,
+                                 error))
             return false;
         grid_find_times(grid, &file->place, v, extent);
     }
@@ -504,11 +522,11 @@ bool arrays_open_files(struct dataset *dataset, const struct options *options,
     if (!file_series_pair(series, !dataset->held_out, error))
         return false;
     for (int64_t f = 0; f < self->file_count && !series->joined; f++)
-        if (series->file[f].samples < file_series_ends(series))
+        if (series_file_length(&series->file[f]) < file_series_ends(series))
             return error_set(error, ERROR_DATA,
                              "%s: %lld samples are too few for the offsets (@) of data.x=%s and "
                              "data.y=%s; data.join=on makes the files one series",
-                             series->file[f].path, (long long)series->file[f].samples,
+                             series->file[f].path, (long long)series_file_length(&series->file[f]),
                              options->data.x, options->data.y);
     dataset->count = series->records;
     dataset->has_offsets = file_series_ends(series) > 0;

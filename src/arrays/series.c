@@ -76,15 +76,19 @@ static int64_t file_of(const struct file_series *series, int64_t sample)
 static double instant_of(const struct file_series *series, int64_t sample)
 {
     const struct series_file *file = &series->file[file_of(series, sample)];
-    return file->time == NULL ? (double)sample
-                              : time_decode(&file->units, file->time[sample - file->first]);
+    const int64_t number = sample - file->first;
+    return file->time != NULL ? time_decode(&file->units, file->time[number])
+           : file->run > 0    ? (double)(number % file->run)
+                              : (double)sample;
 }
 
-/* Return the end of the series that begins with a sample. */
-static int64_t series_end(const struct file_series *series, int64_t begin)
+/* Return the end of the series that has a sample. */
+static int64_t series_end(const struct file_series *series, int64_t sample)
 {
-    const struct series_file *file = &series->file[file_of(series, begin)];
-    return series->joined ? series->samples : file->first + file->samples;
+    const struct series_file *file = &series->file[file_of(series, sample)];
+    return series->joined
+               ? series->samples
+               : file->first + round_up(sample + 1 - file->first, series_file_length(file));
 }
 
 /* ---- the step ---- */

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* Samples of files, in series: each file on its own, or one series that all files make up. A record
+/* Samples of files, in series: each file, each run in a file, or one series of all files. A record
  * has values of samples of one series at several offsets, in steps or in seconds. If the samples
  * have times, they are those of the samples so many steps of time or seconds later, else those so
  * many samples later. */
@@ -23,10 +23,17 @@ struct time_step {
 struct series_file {
     const char *path;
     int64_t samples;
+    int64_t run; /* samples of each of its runs, which are series of their own; 0: one series */
     struct time_units units;
     double *time;  /* [samples] in `units`; NULL: the samples have no times */
     int64_t first; /* number of its first sample; set by file_series_pair */
 };
+
+/* Return the number of samples of each series of a file. */
+static inline int64_t series_file_length(const struct series_file *file)
+{
+    return file->run > 0 ? file->run : file->samples;
+}
 
 enum { SERIES_OFFSETS = 32, OFFSET_TEXT = 24 };
 

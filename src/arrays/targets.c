@@ -189,13 +189,10 @@ static void outputs_name(struct dataset *dataset)
     dataset->persistence = allocate(count, sizeof *dataset->persistence);
     for (int v = 0; v < self->y_count; v++)
         for (int64_t c = 0; c < self->y[v].channels; c++, output++) {
-            char text[VARIABLE_TEXT], name[ARRAY_NAME], number[24] = "";
+            char name[ARRAY_NAME];
             int64_t channel = 0;
-            variable_write(&self->y[v], text);
-            if (self->y[v].channels > 1)
-                snprintf(number, sizeof number, " %lld", (long long)c);
-            text_shorten(text, name, sizeof name - sizeof number);
-            dataset->target_name[output] = allocate_text("%s%s", name, number);
+            variable_write_channel(self, self->x_count + v, c, name);
+            dataset->target_name[output] = allocate_copy(name);
             dataset->persistence[output] = -1;
             const struct variable *input = residual_input(self, &self->y[v]);
             for (int x = 0; self->has_planes && x < self->x_count; x++) {

@@ -66,7 +66,7 @@ static void order_set(struct entry *entry, const struct array_path *source)
     struct error error = {0};
     struct grid grid = {0};
     grid_add(&grid, source, entry->path + 1, &entry->array);
-    if (!grid_set_roles(&grid, 0, entry->array.extent, DATA_ORDER_AUTO, &error)) {
+    if (!grid_set_roles(&grid, 0, entry->array.extent, DATA_ORDER_AUTO, "", &error)) {
         entry->kind = '\0';
         free(entry->reason);
         entry->reason = allocate_text("it %s", strstr(error.text, "has the dimensions"));

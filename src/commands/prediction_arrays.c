@@ -31,25 +31,35 @@ bool prediction_arrays_is_file(const char *path)
 
 /* ---- variables ---- */
 
-/* Add a variable of `outputs` outputs, from output `first` on. Its shape is [N, K, H, W] without K
- * if has_outputs is false and without H and W if there is one value for each output. */
+static void extent_add(struct prediction_variable *variable, enum coordinate_axis axis,
+                       int64_t extent)
+{
+    variable->axis[variable->dimensions] = axis;
+    variable->extent[variable->dimensions++] = extent;
+}
+
+/* Add a variable of `outputs` outputs, from output `first` on. Its shape is [N, K, H, W] without H
+ * and W if there is one value for each output. K are the dimensions of channels of `y`; if it is
+ * NULL, one dimension if has_outputs. */
 static void variable_add(struct prediction_arrays *self, const char *name,
                          enum prediction_kind kind, int64_t first, int64_t outputs,
-                         bool has_outputs)
+                         bool has_outputs, const struct variable *y)
 {
+    enum coordinate_axis axis = AXIS_OUTPUTS;
     const int64_t height = self->model->output.height, width = self->model->output.width;
     struct prediction_variable *variable = &self->variable[self->count++];
-    *variable = (struct prediction_variable){
-        .kind = kind, .outputs = outputs, .first = first, .dimensions = 1};
+    *variable = (struct prediction_variable){.kind = kind, .outputs = outputs, .first = first};
     snprintf(variable->name, sizeof variable->name, "%s", name);
-    variable->extent[0] = window_records(self->dataset);
-    if (has_outputs)
-        variable->extent[variable->dimensions++] = outputs;
+    extent_add(variable, AXIS_SAMPLES, window_records(self->dataset));
+    for (int d = 0; y != NULL && d < y->dimensions; d++)
+        if (y->dimension[d].role == ROLE_CHANNEL)
+            extent_add(variable, axis++, y->dimension[d].count);
+    if (y == NULL && has_outputs)
+        extent_add(variable, axis, outputs);
     if (height * width > 1) {
-        variable->extent[variable->dimensions++] =
-            self->dataset->tiles > 0 ? self->dataset->field.height : height;
-        variable->extent[variable->dimensions++] =
-            self->dataset->tiles > 0 ? self->dataset->field.width : width;
+        const bool is_tiled = self->dataset->tiles > 0;
+        extent_add(variable, AXIS_ROWS, is_tiled ? self->dataset->field.height : height);
+        extent_add(variable, AXIS_COLUMNS, is_tiled ? self->dataset->field.width : width);
     }
     variable->value_bytes =
         kind == PREDICTION_CLASS && self->model->classes <= UINT8_MAX + 1 ? 1 : sizeof(float);
@@ -97,12 +107,11 @@ static void values_add(struct prediction_arrays *self)
     for (int v = 0; v < listed; v++) {
         const struct variable *y = &self->arrays->y[v];
         const int64_t outputs = has_targets ? y->channels : listed == 1 ? total : 1;
-        const bool has_outputs =
-            has_targets ? variable_find_role(y, ROLE_CHANNEL) != GRID_NONE : outputs > 1;
         char name[ARRAY_NAME] = "prediction";
         if (listed == self->arrays->y_count)
             variable_name(self, y, name);
-        variable_add(self, name, PREDICTION_VALUES, first, outputs, has_outputs);
+        variable_add(self, name, PREDICTION_VALUES, first, outputs, outputs > 1,
+                     has_targets ? y : NULL);
         if (has_targets)
             self->variable[self->count - 1].attributes =
                 json_incref(self->arrays->grid.array[self->arrays->x_count + v].attributes);
@@ -138,11 +147,12 @@ static void variables_set(struct prediction_arrays *self)
         return;
     }
     if (self->dataset->target.count == 0 || self->dataset->target_is_class) {
-        variable_add(self, "class", PREDICTION_CLASS, 0, 1, false);
+        variable_add(self, "class", PREDICTION_CLASS, 0, 1, false, NULL);
         class_names_add(self);
     }
     if (!self->dataset->target_is_class) {
-        variable_add(self, "probability", PREDICTION_PROBABILITY, 0, self->model->classes, true);
+        variable_add(self, "probability", PREDICTION_PROBABILITY, 0, self->model->classes, true,
+                     NULL);
         class_names_add(self);
     }
 }
@@ -155,7 +165,7 @@ static void sources_add(struct prediction_arrays *self)
 {
     static const char *const names[SOURCES] = {"record", "file", "file_sample"};
     const int64_t files = self->arrays->series.count;
-    if (self->dataset->subset == NULL && files == 1)
+    if (self->dataset->subset == NULL && files == 1 && self->arrays->series.file[0].run == 0)
         return;
     const char **paths = allocate((size_t)files, sizeof *paths);
     for (int64_t f = 0; f < files; f++)
@@ -240,10 +250,10 @@ static const struct coordinate *axis_find(const struct prediction_arrays *self, 
 static void dimension_name(const struct prediction_arrays *self, int v, enum coordinate_axis axis,
                            char name[ARRAY_NAME])
 {
-    static const char *const names[AXES] = {"sample", "row", "column", "output"};
+    static const char *const names[AXES] = {"sample", "row", "column", "output", "inner"};
     const struct dimension *dimension = axis_find(self, v, axis)->dimension;
-    bool is_shared = axis != AXIS_OUTPUTS || self->predicted == 1 || dimension != NULL;
-    for (int other = 0; axis == AXIS_OUTPUTS && dimension != NULL && other < v; other++) {
+    bool is_shared = axis < AXIS_OUTPUTS || self->predicted == 1 || dimension != NULL;
+    for (int other = 0; axis >= AXIS_OUTPUTS && dimension != NULL && other < v; other++) {
         const struct dimension *known = axis_find(self, other, axis)->dimension;
         is_shared &=
             known == NULL || known == dimension || strcmp(known->name, dimension->name) != 0;
@@ -272,12 +282,7 @@ static void variable_create(hid_t file, struct prediction_arrays *self, int v,
     attributes_write(object, variable->attributes);
     H5Dclose(object);
     for (int d = 0; d < variable->dimensions; d++) {
-        const bool has_planes = variable->dimensions > 2;
-        const enum coordinate_axis axis =
-            d == 0                                        ? AXIS_SAMPLES
-            : has_planes && d == variable->dimensions - 1 ? AXIS_COLUMNS
-            : has_planes && d == variable->dimensions - 2 ? AXIS_ROWS
-                                                          : AXIS_OUTPUTS;
+        const enum coordinate_axis axis = variable->axis[d];
         const struct coordinate *from = axis_find(self, v, axis);
         const struct dimension *dimension = from->dimension;
         uses[d] = (struct hdf5_scale_use){.dataset = variable->name, .dimension = d};
@@ -333,10 +338,10 @@ static void coordinates_set(struct prediction_arrays *self)
     for (int v = 0; v < self->count; v++)
         for (enum coordinate_axis axis = 0; axis < AXES; axis++) {
             struct coordinate *to = &self->axes[v * AXES + (int)axis];
-            if ((axis == AXIS_OUTPUTS && (!has_values || self->count != self->arrays->y_count)) ||
+            if ((axis >= AXIS_OUTPUTS && (!has_values || self->count != self->arrays->y_count)) ||
                 (resized && (axis == AXIS_ROWS || axis == AXIS_COLUMNS)))
                 continue;
-            arrays_coordinate(self->dataset, axis == AXIS_OUTPUTS ? v : 0, axis, to);
+            arrays_coordinate(self->dataset, axis >= AXIS_OUTPUTS ? v : 0, axis, to);
             if (to->dimension != NULL && name_is_taken(self, to->dimension->name)) {
                 free(to->values);
                 *to = (struct coordinate){.values = NULL};

@@ -24,6 +24,7 @@ struct prediction_variable {
     enum prediction_kind kind;
     int64_t first, outputs; /* outputs of the model */
     int dimensions;
+    enum coordinate_axis axis[ARRAY_DIMENSIONS];
     int64_t extent[ARRAY_DIMENSIONS];
     int64_t value_bytes;
     size_t row_bytes;          /* of a sample */

@@ -183,6 +183,10 @@ OPTION(data, y, "", TEXT(.applies = &with_arrays, .effect = EFFECT_MODEL),
 OPTION(data, order, "auto", CHOICE(data_order_choice, DATA_ORDER_CHOICES, .applies = &with_arrays),
        "Arrays: dimensions of an image. chw: channels, height, width. hwc: height, width, "
        "channels. auto: by the names of the dimensions, else hwc if the last one is the smallest.")
+OPTION(data, sample_dim, "", TEXT(.applies = &with_arrays, .effect = EFFECT_MODEL),
+       "Arrays: name of the dimension of the samples, or its number if it has no name; the first "
+       "is 0. Dimensions before it are runs: each is a series of its own. Empty: by the names of "
+       "the dimensions.")
 OPTION(data, join, "off", SWITCH(.applies = &with_arrays, .effect = EFFECT_MODEL),
        "Arrays: the files of a split are one series, in the order of their times, so that u@+6 can "
        "be in the next file. off: each file is a series.")
