@@ -486,7 +486,7 @@ static bool arrays_open(const struct options *options, enum data_split split,
     self->ignored =
         options->train.ignore_label == IGNORE_NONE ? NAN : (double)options->train.ignore_label;
     if (!variables_parse(self, options, error) ||
-        !forcings_parse(&self->forcings, options->data.forcings, error) ||
+        !forcings_parse(&self->forcings, options->data.forcings, &self->series, error) ||
         !array_path_find(options->data.root, &self->files, dataset->comm, error) ||
         !arrays_open_files(dataset, options, split, error) ||
         (!self->has_planes && !dataset->unlabelled && !targets_read(dataset, error)))
@@ -500,8 +500,12 @@ static bool arrays_open(const struct options *options, enum data_split split,
     const bool training = split == SPLIT_TRAIN && !dataset->held_out;
     if (self->forcings.count > 0) {
         if (!forcings_open(&self->forcings, &self->grid, &self->series, dataset->height,
-                           dataset->width, dataset->channels, training, error))
+                           dataset->width, error))
             return false;
+        if (training)
+            log_info("data.forcings=%s: channels from %lld on%s", options->data.forcings,
+                     (long long)dataset->channels,
+                     self->forcings.is_utc ? "; time_of_day is UTC" : "");
         dataset->channels += self->forcings.channels;
     }
     if (!arrays_targets_use(dataset, options, training, error))

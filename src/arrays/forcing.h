@@ -12,25 +12,14 @@
 #include "arrays/grid.h"
 #include "arrays/series.h"
 
-enum forcing_kind {
-    FORCING_LATITUDE,    /* degrees */
-    FORCING_LONGITUDE,   /* sine and cosine */
-    FORCING_DAY_OF_YEAR, /* sine and cosine of the part of the year that has passed */
-    FORCING_TIME_OF_DAY, /* the same of the day of local mean solar time; UTC without longitudes */
-    FORCING_INSOLATION,  /* irradiance at the top of the atmosphere in W/m2 */
-    FORCINGS
-};
+/* Terms of rows and columns; those of columns are the cosine and the sine. */
+enum forcing_term { TERM_ONE, TERM_DEGREES, TERM_SINE, TERM_COSINE, ROW_TERMS, COLUMN_TERMS = 2 };
 
 struct forcing {
-    enum forcing_kind kind;
-    char at[OFFSET_TEXT]; /* as in the option: "@+6h" or "" */
+    int kind; /* in the table of forcing.c */
     struct series_offset shift;
     int offset; /* number in the series of an offset in steps; 0: none */
 };
-
-/* Terms of a row: latitude in degrees, its sine and cosine; of a column: cosine and sine of the
- * longitude. */
-enum { ROW_DEGREES, ROW_SINE, ROW_COSINE, ROW_TERMS, COLUMN_COSINE = 0, COLUMN_SINE, COLUMN_TERMS };
 
 /* Initialize with zeros. */
 struct forcings {
@@ -38,23 +27,21 @@ struct forcings {
     int count;
     int64_t channels;
     bool counts_steps;             /* an offset counts steps */
-    float (*row)[ROW_TERMS];       /* [height]; zeros without latitudes */
-    float (*column)[COLUMN_TERMS]; /* [width]; those of longitude 0 without longitudes */
+    bool is_utc;                   /* time_of_day, because there are no longitudes */
+    float (*row)[ROW_TERMS];       /* [height]; of latitude 0 without latitudes */
+    float (*column)[COLUMN_TERMS]; /* [width]; of longitude 0 without longitudes */
 };
 
-/* Parse a list such as "latitude,insolation@+6h". */
-MUST_CHECK bool forcings_parse(struct forcings *self, const char *text, struct error *error);
-
-/* Add the offsets in steps to the series; they leave out no samples. Return false if there are too
- * many. */
-bool forcings_use_offsets(struct forcings *self, struct file_series *series);
+/* Parse a list such as "latitude,insolation@+6h". Add the offsets in steps to the series; they
+ * leave out no samples. */
+MUST_CHECK bool forcings_parse(struct forcings *self, const char *text, struct file_series *series,
+                               struct error *error);
 
 /* Take the latitudes and longitudes of the first array of a grid, with fields of height x width
- * points. Coordinates or times of samples that are needed and not known are an error. Log the names
- * of the channels, the first of which is `channel`, if `logs`. */
+ * points. Coordinates or times of samples that are needed and not known are an error. */
 MUST_CHECK bool forcings_open(struct forcings *self, const struct grid *grid,
                               const struct file_series *series, int64_t height, int64_t width,
-                              int64_t channel, bool logs, struct error *error);
+                              struct error *error);
 
 /* Compute the window of height x width points at (top, left) of all channels of a record. */
 MUST_CHECK bool forcings_read(const struct forcings *self, const struct file_series *series,

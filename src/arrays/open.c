@@ -23,7 +23,6 @@ static bool variables_resolve(struct dataset *dataset, const struct options *opt
                               const struct array_path *place, bool allows_none, struct error *error)
 {
     struct arrays *self = dataset->self;
-    bool fits = true;
     const bool predicts_beyond =
         allows_none && (options->data.task == TASK_REGRESSION || options->model.head == HEAD_DENSE);
     for (int v = 0; v < self->x_count + self->y_count; v++) {
@@ -39,13 +38,12 @@ static bool variables_resolve(struct dataset *dataset, const struct options *opt
         variable->shift.required =
             !variable->is_target || !predicts_beyond || variable->shift.steps < 0;
         variable->offset = file_series_use(&self->series, &variable->shift);
-        fits &= variable->offset >= 0;
+        if (variable->offset < 0)
+            return error_set(
+                error, ERROR_USAGE,
+                "data.x and data.y have more than %d offsets (@), with those of data.forcings",
+                SERIES_OFFSETS);
     }
-    fits &= forcings_use_offsets(&self->forcings, &self->series);
-    if (!fits)
-        return error_set(error, ERROR_USAGE,
-                         "data.x, data.y and data.forcings have more than %d offsets (@)",
-                         SERIES_OFFSETS);
     const bool by_time = options->data.val == VALIDATION_FRACTION &&
                          options->data.val_from == VAL_FROM_END && !allows_none;
     self->series.is_ordered = !self->series.counts && (self->series.joined || by_time ||

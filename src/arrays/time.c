@@ -112,15 +112,6 @@ double time_year_part(enum time_calendar calendar, double instant)
     return (instant - begin) / (month_begin(calendar, january + 12) - begin);
 }
 
-double time_days_since_2000(enum time_calendar calendar, double instant)
-{
-    static const double noon_of_2000 = 730485.5; /* from 0000-01-01 */
-    const double days = instant / TIME_DAY - noon_of_2000;
-    return calendar > CALENDAR_JULIAN    ? (double)NAN
-           : calendar == CALENDAR_JULIAN ? days + JULIAN_BEGIN
-                                         : days;
-}
-
 void time_write(const struct time_units *units, double instant, char text[TIME_TEXT])
 {
     const double whole = rint(instant), day = floor(whole / TIME_DAY);

@@ -50,10 +50,6 @@ double time_add_months(enum time_calendar calendar, double instant, int64_t mont
 /* Return the part of the calendar's year that has passed at an instant, in [0, 1). */
 double time_year_part(enum time_calendar calendar, double instant);
 
-/* Return the days from noon of 2000-01-01 of the Gregorian calendar (UTC) to an instant. NAN: the
- * calendar's years are not those of the sun. */
-double time_days_since_2000(enum time_calendar calendar, double instant);
-
 /* Write an instant as precisely as it needs: "2001-01-09", "2001-01-09T12:00" or
  * "2001-01-09T12:00:30"; the number if the units have no date. */
 void time_write(const struct time_units *units, double instant, char text[TIME_TEXT]);

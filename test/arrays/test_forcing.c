@@ -32,11 +32,10 @@ static bool opens(const char *list, const char *units, const char *calendar, dou
     file_series_add(&series, &file);
     assert_int_equal(file_series_use(&series, &(struct series_offset){.steps = 0}), 0);
     error_clear(&error);
-    if (!forcings_parse(&forcings, list, &error))
+    if (!forcings_parse(&forcings, list, &series, &error))
         return false;
-    assert_true(forcings_use_offsets(&forcings, &series));
     assert_ok(file_series_pair(&series, false, &error), &error);
-    return forcings_open(&forcings, &grid, &series, HEIGHT, WIDTH, 1, true, &error);
+    return forcings_open(&forcings, &grid, &series, HEIGHT, WIDTH, &error);
 }
 
 static void reads(int64_t record, float *to)
@@ -121,7 +120,7 @@ TEST(coordinates_and_parts_of_years_and_days)
     dimensions[1].name[1] = '_';
     assert_ok(opens("time_of_day", "days since 2020-03-01 06:00", "", &time, 1), &error);
     reads(0, utc[0]);
-    assert_true(fabs(utc[0][3] - 1) < 1e-6 && fabs(utc[1][2]) < 1e-6);
+    assert_true(forcings.is_utc && fabs(utc[0][3] - 1) < 1e-6 && fabs(utc[1][2]) < 1e-6);
     dimensions[1].name[1] = 'o';
 }
 
@@ -153,12 +152,19 @@ TEST(wrong_forcings_are_refused)
     static const char *const wrong[] = {"moon",           "latitude,insolation@", "insolation@6h",
                                         "insolation@+6x", "insolation@+h",        "Latitude"};
     double time = 0;
+    OWNED char *many = allocate(1000, 1);
+    for (size_t n = 0, used = 0; n < 33; n++)
+        used +=
+            (size_t)snprintf(many + used, 1000 - used, "%sinsolation@+%zu", n > 0 ? "," : "", n);
+    assert_false(opens(many, "hours since 2020-03-01", "", &time, 1));
+    assert_error(&error, ERROR_USAGE, "insolation@+32: it must be");
     for (size_t n = 0; n < sizeof wrong / sizeof wrong[0]; n++) {
         assert_false(opens(wrong[n], "hours since 2020-03-01", "", &time, 1));
         assert_error(&error, ERROR_USAGE, "it must be latitude, longitude");
     }
     assert_false(opens("day_of_year", "hours", "", &time, 1));
-    assert_error(&error, ERROR_DATA, "a.nc: data.forcings=day_of_year: there are no dates of the");
+    assert_error(&error, ERROR_DATA,
+                 "a.nc: data.forcings=day_of_year: there are no dates of the samples");
     assert_false(opens("day_of_year", "hours since 2020-03-01", "", NULL, 1));
     dimensions[1].values = NULL; /* as of two-dimensional coordinates */
     assert_false(opens("insolation", "hours since 2020-03-01", "", &time, 1));
