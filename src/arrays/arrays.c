@@ -619,10 +619,9 @@ static bool arrays_read(const struct dataset *dataset, int64_t record, int64_t t
     if (self->has_planes && !planes_read(dataset, self->x_count, self->x_count + self->y_count,
                                          record, top, left, target, error))
         return false;
-    const int64_t plane = dataset->height * dataset->width;
     for (int64_t t = 0; dataset->residual && t < dataset->target.count; t++)
-        for (int64_t p = 0; p < plane; p++)
-            target[t * plane + p] -= ((float *)values)[dataset->persistence[t] * plane + p];
+        for (int64_t p = 0; p < pixels; p++)
+            target[t * pixels + p] -= ((float *)values)[dataset->persistence[t] * pixels + p];
     return !dataset->target_is_class || pixel_classes_check(dataset, record, target, error);
 }
 
