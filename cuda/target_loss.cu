@@ -34,11 +34,12 @@ __device__ static inline int target_class(const struct target_loss &args, float 
 }
 
 /* Return the weight of target i of a sample. */
-__device__ static inline float target_weight(const struct target_loss &args, float target,
-                                             unsigned i)
+__device__ static inline float target_weight(const struct target_loss &args, int64_t sample,
+                                             float target, unsigned i)
 {
     unsigned width = (unsigned)args.width, height = (unsigned)args.height;
-    float weight = args.row_weights != NULL ? args.row_weights[i / width % height] : 1;
+    unsigned first_row = args.first_rows != NULL ? (unsigned)args.first_rows[sample] : 0;
+    float weight = args.row_weights != NULL ? args.row_weights[first_row + i / width % height] : 1;
     if (isnan(target))
         return 0;
     if (args.kind == TARGET_CROSS_ENTROPY) {
@@ -59,7 +60,7 @@ __global__ static void weights_kernel(struct target_loss args, unsigned targets,
     const float *values = args.targets + piece.sample * targets;
     double weight = 0;
     for (unsigned i = piece.begin + threadIdx.x; i < piece.end; i += THREADS)
-        weight += (double)target_weight(args, values[i], i);
+        weight += (double)target_weight(args, piece.sample, values[i], i);
     weight = block_sum(weight, (double *)shared);
     if (threadIdx.x == 0)
         sums[blockIdx.x].weight = weight;
@@ -147,7 +148,7 @@ __global__ static void losses_kernel(struct target_loss args, unsigned targets, 
     const float *values = args.targets + piece.sample * targets;
     int64_t first = piece.sample * args.outputs * args.height * args.width;
     for (unsigned i = piece.begin + threadIdx.x; i < piece.end; i += THREADS) {
-        float target = values[i], weight = target_weight(args, target, i);
+        float target = values[i], weight = target_weight(args, piece.sample, target, i);
         if (args.kind == TARGET_CROSS_ENTROPY)
             loss += pixel_run<number>(args, first + i, target, weight, factor);
         else

@@ -163,7 +163,7 @@ char *model_metadata_describe(const struct options *options, const struct model 
     }
     if (data->row_weights != NULL) {
         json_t *weights = json_array();
-        for (int64_t y = 0; y < model->output.height; y++)
+        for (int64_t y = 0; y < window_field(data).height; y++)
             value_append(weights, json_real((double)data->row_weights[y]));
         put_as_text(object, "row_weights", weights);
     }

@@ -211,8 +211,10 @@ struct target_block {
 };
 
 /* Set the weights of outputs and rows. */
-static void position_weights(const struct target_loss *args, struct target_block *block)
+static void position_weights(const struct target_loss *args, int64_t sample,
+                             struct target_block *block)
 {
+    const int32_t first_row = args->first_rows != NULL ? args->first_rows[sample] : 0;
     const float *outputs = args->kind == TARGET_CROSS_ENTROPY ? NULL : args->weights;
     int64_t row = block->first / args->width % args->height, column = block->first % args->width;
     int64_t output = block->first / args->width / args->height;
@@ -221,7 +223,7 @@ static void position_weights(const struct target_loss *args, struct target_block
         const int64_t row_end = i + args->width - column;
         const int64_t end = row_end < block->count ? row_end : block->count;
         const float weight = (outputs != NULL ? outputs[output] : 1) *
-                             (args->row_weights != NULL ? args->row_weights[row] : 1);
+                             (args->row_weights != NULL ? args->row_weights[first_row + row] : 1);
         for (; i < end; i++)
             block->weights[i] = weight;
         column = 0;
@@ -263,7 +265,7 @@ static void block_load(const struct target_loss *args, int64_t sample, int64_t f
     for (int64_t i = 0; i < block->count; i += VECTOR_WIDTH)
         vector_store(block->weights + i, vector_all(1));
     if (args->weights != NULL || args->row_weights != NULL)
-        position_weights(args, block);
+        position_weights(args, sample, block);
     if (args->kind == TARGET_CROSS_ENTROPY)
         class_weights(args, block);
     for (int64_t i = 0; i < block->count; i += VECTOR_WIDTH) {

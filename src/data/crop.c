@@ -362,6 +362,17 @@ bool crop_stored(const struct crop *crop, uint32_t epoch, uint32_t sample, const
     return crop_from_pixels(crop, &plan, &source, dataset->channels, scratch, planes, error);
 }
 
+int64_t crop_first_row(const struct crop *crop, const struct dataset *dataset, uint32_t epoch,
+                       int64_t sample)
+{
+    struct crop_plan plan;
+    if (!crop->window || !crop->active)
+        return window_tile_of(dataset, sample).top;
+    crop_plan_make(crop, epoch, dataset_record(dataset, sample), dataset->field.width,
+                   dataset->field.height, &plan);
+    return plan.top;
+}
+
 bool crop_sample(const struct crop *crop, const struct dataset *dataset, uint32_t epoch,
                  int64_t sample, struct crop_scratch *scratch, void *planes, struct error *error)
 {

@@ -90,6 +90,10 @@ MUST_CHECK bool crop_stored(const struct crop *crop, uint32_t epoch, uint32_t sa
                             const void *values, const struct dataset *dataset,
                             struct crop_scratch *scratch, void *planes, struct error *error);
 
+/* Return the row of the field that is the first row of a sample (dataset.h). */
+int64_t crop_first_row(const struct crop *crop, const struct dataset *dataset, uint32_t epoch,
+                       int64_t sample);
+
 /* Read one sample of a data set, and draw and resample its crop. */
 MUST_CHECK bool crop_sample(const struct crop *crop, const struct dataset *dataset, uint32_t epoch,
                             int64_t sample, struct crop_scratch *scratch, void *planes,

@@ -38,9 +38,8 @@ bool window_set(struct dataset *dataset, const struct options *options, enum dat
                          : options->eval.crop == CROP_RANDOM  ? "eval.crop=random"
                          : options->augment.resize_to == RESIZE_SHORTER
                              ? "augment.resize_to=shorter"
-                         : options->eval.resize_to == RESIZE_SHORTER    ? "eval.resize_to=shorter"
-                         : options->train.row_weight != ROW_WEIGHT_NONE ? "train.row_weight"
-                                                                        : NULL;
+                         : options->eval.resize_to == RESIZE_SHORTER ? "eval.resize_to=shorter"
+                                                                     : NULL;
     if (unused != NULL)
         return error_set(error, ERROR_USAGE,
                          "%s does not apply to windows of arrays (augment.crop without "

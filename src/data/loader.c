@@ -169,7 +169,9 @@ static void claim_fill(struct worker *worker, const struct claim *claim)
         bool good = crop->active ? crop_sample(crop, dataset, epoch, sample, &worker->scratch,
                                                pixels, &reason)
                                  : dataset_read(dataset, sample, pixels, &reason);
-        batch->labels[i] = dataset_label(dataset, sample);
+        batch->labels[i] = dataset->row_weights != NULL
+                               ? (int32_t)crop_first_row(crop, dataset, epoch, sample)
+                               : dataset_label(dataset, sample);
         if (good && policy_is_on(loader->augment)) {
             struct byte_buffer *scratch = &worker->scratch.record;
             good = byte_buffer_reserve(scratch, (size_t)loader->sample_bytes, &reason);

@@ -18,7 +18,8 @@ struct batch {
     uint8_t *pixels; /* [count] records: pixels [channels, height, width] of the data set's
                       * type, after cropping, and targets; pinned */
     int64_t record_bytes, target_offset; /* of a record in pixels, and of the targets in it */
-    int32_t *labels;                     /* [count] pinned */
+    int32_t *labels;                     /* [count] pinned; with dataset->row_weights: the row of
+                                          * the field that is a sample's first row */
     struct pixel_plan *plans;            /* [count] pinned */
     struct mix_plan *mixes;              /* [(count + 1) / 2] pinned, if mix_is_on */
     uint32_t *records;                   /* [count]: record numbers */

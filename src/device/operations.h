@@ -485,10 +485,10 @@ enum target_loss_kind {
 /* Loss of predictions with fp32 targets; height x width is 1 x 1 or the size of the image. The loss
  * l of a sample is the weighted mean sum(w * l) / sum(w) over its targets that are not NaN, and 0
  * if all are NaN: w = weights[output] * row_weights[row], for CROSS_ENTROPY weights[class] *
- * row_weights[row]. With is_sum, l is the sum sum(w * l). dpredictions = scale * scaler->scale *
- * d(loss of the sample). All sums but top1 and top5 are counted; a sample whose sum(w) is 0 is
- * empty. A target of CROSS_ENTROPY that is not the number of an output makes the sample's loss and
- * gradient NaN. */
+ * row_weights[row]. Rows are those of the field. With is_sum, l is the sum sum(w * l). dpredictions
+ * = scale * scaler->scale * d(loss of the sample). All sums but top1 and top5 are counted; a sample
+ * whose sum(w) is 0 is empty. A target of CROSS_ENTROPY that is not the number of an output makes
+ * the sample's loss and gradient NaN. */
 struct target_loss {
     enum data_type type;
     enum target_loss_kind kind;
@@ -496,7 +496,8 @@ struct target_loss {
     int64_t batch, outputs, height, width;
     float scale;
     const float *weights;             /* [outputs], or NULL: 1 */
-    const float *row_weights;         /* [height], or NULL: 1 */
+    const float *row_weights;         /* [rows of the field], or NULL: 1 */
+    const int32_t *first_rows;        /* [batch]: the field's row that is row 0, or NULL: 0 */
     const void *predictions;          /* [batch, outputs, height, width] type */
     const float *targets;             /* [batch, CROSS_ENTROPY ? 1 : outputs, height, width] */
     void *dpredictions;               /* type; may be predictions; or NULL */

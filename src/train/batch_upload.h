@@ -17,6 +17,7 @@ enum { INPUT_SLOTS = 2 };
 struct image_source {
     enum dataset_type type;
     int64_t channels, height, width;
+    int64_t rows;               /* of a stored image */
     struct target_shape target; /* count 0: labels */
     int64_t kept_bytes;         /* limit of the decoded chunks in memory */
 };

@@ -75,7 +75,9 @@ static struct output_plane plane_of(const struct pass *pass, const struct batch 
                                  .predictions = pass->probabilities + i * pass->plane,
                                  .targets = batch_targets(batch, sample) + output * pass->plane,
                                  .persistence = batch_persistence(batch, dataset, sample, output),
-                                 .row_weights = dataset->row_weights};
+                                 .row_weights = dataset->row_weights != NULL
+                                                    ? dataset->row_weights + batch->labels[sample]
+                                                    : NULL};
 }
 
 /* Add the losses of the outputs of a regression, which are still normalised, in a batch. */

@@ -257,11 +257,12 @@ static bool statistics_set(struct inference *inference, const char *weights, str
     struct dataset *dataset = &session->validation.dataset;
     const struct model_metadata *metadata = &inference->metadata;
     const bool has_rows = session->options.train.row_weight != ROW_WEIGHT_NONE;
-    if (has_rows && metadata->rows != dataset->height)
+    const int64_t rows = window_field(dataset).height;
+    if (has_rows && metadata->rows != rows)
         return error_set(error, ERROR_USAGE,
                          "train.row_weight=latitude: %s has weights of %lld rows, and the images "
                          "have %lld; set train.row_weight=none",
-                         weights, (long long)metadata->rows, (long long)dataset->height);
+                         weights, (long long)metadata->rows, (long long)rows);
     split_loader_use_row_weights(&session->validation, has_rows ? metadata->row_weights : NULL);
     if (!session_needs_statistics(session, dataset))
         return true;

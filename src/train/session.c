@@ -47,6 +47,11 @@ static bool splits_agree(const struct session *session, const struct split_loade
     if (train->grid != NULL && validation->grid != NULL &&
         !grid_compare(train->grid, validation->grid, error))
         return false;
+    if (train->row_weights != NULL && is->rows != was->rows)
+        return error_set(error, ERROR_DATA,
+                         "train.row_weight: the images for evaluation have %lld rows, those for "
+                         "training %lld: set data.root to data whose splits have the same rows",
+                         (long long)is->rows, (long long)was->rows);
     const int64_t classes = larger(train->classes, session->options.model.classes);
     char number[24];
     if (validation->classes > classes)
@@ -293,10 +298,10 @@ static void batch_allocate(struct session *session, const struct image_source *s
         loss_weights_are_set(&session->options)
             ? arena_take(arena, MEMORY_BUFFERS, (size_t)session->model->classes * sizeof(float))
             : NULL;
-    session->row_weights = train->row_weight == ROW_WEIGHT_NONE
-                               ? NULL
-                               : arena_take(arena, MEMORY_BUFFERS,
-                                            (size_t)session->model->output.height * sizeof(float));
+    session->row_weights =
+        train->row_weight == ROW_WEIGHT_NONE
+            ? NULL
+            : arena_take(arena, MEMORY_BUFFERS, (size_t)source->rows * sizeof(float));
     session->nonfinite_index = arena_take(arena, MEMORY_BUFFERS, sizeof *session->nonfinite_index);
     step_io_allocate(&session->io, arena, training && session->compute == TYPE_FP16);
     const bool counts = session->model->loss == LOSS_TARGETS && session->io.sums != NULL;
@@ -553,7 +558,7 @@ static bool session_allocate(struct session *session, int64_t batch,
         backend->copy(session->stream, session->loss_weights, weights, classes * sizeof *weights);
     if (session->row_weights != NULL)
         backend->copy(session->stream, session->row_weights, dataset->row_weights,
-                      (size_t)session->model->output.height * sizeof(float));
+                      (size_t)source->rows * sizeof(float));
     backend->stream_synchronize(session->stream);
     return true;
 }

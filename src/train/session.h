@@ -103,7 +103,7 @@ struct session {
     void *unflipped_logits; /* the same, of images that are not mirrored; NULL: eval.flip=off */
     int32_t *predicted;
     float *probabilities;              /* or the outputs, if the loss is not that of labels */
-    float *loss_weights, *row_weights; /* device, [classes] and [output height], or NULL */
+    float *loss_weights, *row_weights; /* device, [classes] and [source.rows], or NULL */
     int64_t *nonfinite_index;
     struct grains *grains; /* NULL: train.exact=off */
     int64_t grain;         /* samples of a grain, or 0 */

@@ -21,6 +21,7 @@ struct image_source split_loader_source(const struct options *options,
         .type = dataset->type,
         .channels = dataset->channels,
         .target = dataset->target,
+        .rows = window_field(dataset).height,
         .kept_bytes = dataset->kept_bytes,
     };
     if (crop_is_active(options, dataset->encoded))
@@ -54,8 +55,9 @@ void split_loader_use_row_weights(struct split_loader *feed, const float *weight
     struct dataset *dataset = &feed->dataset;
     float *copy = NULL;
     if (weights != NULL) {
-        copy = allocate((size_t)dataset->height, sizeof *copy);
-        memcpy(copy, weights, (size_t)dataset->height * sizeof *copy);
+        const size_t rows = (size_t)window_field(dataset).height;
+        copy = allocate(rows, sizeof *copy);
+        memcpy(copy, weights, rows * sizeof *copy);
     }
     free(dataset->row_weights);
     dataset->row_weights = copy;

@@ -171,8 +171,9 @@ void step_loss(struct session *session, int64_t count, double scale, bool gradie
                       .batch = count, .outputs = model->classes, .height = model->output.height,
                       .width = model->output.width, .scale = (float)scale,
                       .weights = session->loss_weights, .row_weights = session->row_weights,
-                      .predictions = session->logits, .targets = session->input.target_values,
-                      .dpredictions = derivative, .scaler = scaler, .sums = session->io.sums);
+                      .first_rows = session->input.labels, .predictions = session->logits,
+                      .targets = session->input.target_values, .dpredictions = derivative,
+                      .scaler = scaler, .sums = session->io.sums);
 }
 
 /* Queues the backward pass down to the first trainable unit. The reduction of a unit's gradient

@@ -102,6 +102,7 @@ TEST(windows_are_read_alone)
                 const int64_t place = (int64_t)values[0] % (HEIGHT * WIDTH);
                 const int64_t top = place / WIDTH, left = place % WIDTH;
                 window_check(values, sample, top, left);
+                assert_int_equal(crop_first_row(&crop, &dataset, epoch, sample), top);
                 assert_int_equal(array_cache_counts(dataset.chunks).decoded - before,
                                  2 * chunks_cut(top, left));
                 positions += !seen[top][left];
@@ -158,7 +159,6 @@ TEST(wrong_windows_are_refused)
     static const char *const cases[][2] = {
         {"model.image=22", "images of 21x34 pixels are smaller than windows of 22x9"},
         {"model.image=auto", "set model.image"},
-        {"train.row_weight=latitude", "train.row_weight"},
         {"augment.roll=x", "augment.roll"},
         {"augment.crop=none eval.crop=center", "eval.crop=center"}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {

@@ -59,14 +59,18 @@ static struct target_loss loss_args(struct device_test *test, const struct loss_
     const int64_t count = target_count(&args);
     float *targets = device_test_random(test, TYPE_FP32, it->batch * count, 3, 2);
     float *weights = device_test_random(test, TYPE_FP32, it->outputs, 1, 3);
-    float *row_weights = device_test_random(test, TYPE_FP32, it->height, 1, 4);
+    const int64_t rows = it->height + 2 * it->batch; /* of the field; two are between samples */
+    float *row_weights = device_test_random(test, TYPE_FP32, rows, 1, 4);
+    int32_t *first_rows = device_test_zeros(test, TYPE_FP32, it->batch);
     void *values = device_test_random(test, it->type, predictions, 3, 1);
     struct loss_scaler scaler = {.scale = it->loss_scale};
 
     for (int64_t i = 0; i < it->outputs; i++)
         weights[i] = fabsf(weights[i]);
-    for (int64_t i = 0; i < it->height; i++)
+    for (int64_t i = 0; i < rows; i++)
         row_weights[i] = fabsf(row_weights[i]);
+    for (int64_t i = 0; i < it->batch; i++)
+        first_rows[i] = (int32_t)(2 * i);
     for (int64_t i = 0; i < it->batch * count; i++) {
         if (it->kind == TARGET_CROSS_ENTROPY)
             targets[i] = (float)(i * 7 % 11 % it->outputs);
@@ -75,6 +79,7 @@ static struct target_loss loss_args(struct device_test *test, const struct loss_
     }
     args.weights = it->weights ? weights : NULL;
     args.row_weights = it->row_weights ? row_weights : NULL;
+    args.first_rows = it->weights ? first_rows : NULL;
     args.predictions = values;
     args.targets = targets;
     args.dpredictions = it->in_place ? values : device_test_zeros(test, it->type, predictions);
@@ -174,6 +179,7 @@ static void check_parts(const struct loss_case *it, int64_t part, double loss, c
         args.predictions = element(it->type, all.predictions, begin * sample);
         args.dpredictions = element_to_write(it->type, all.dpredictions, begin * sample);
         args.targets = all.targets + begin * target_count(&all);
+        args.first_rows = all.first_rows != NULL ? all.first_rows + begin : NULL;
         DEVICE_QUEUE(&test, target_loss, &args);
     }
     device_test_wait(&test);
@@ -205,9 +211,13 @@ static void check(const struct loss_case *it)
     args.sums->loss = args.sums->samples = args.sums->empty = args.sums->counted = 1;
     DEVICE_QUEUE(&test, target_loss, &args);
     device_test_wait(&test);
-    for (int64_t b = 0; b < it->batch; b++)
-        loss += sample_truth(&args, p + b * sample, args.targets + b * target_count(&args),
+    for (int64_t b = 0; b < it->batch; b++) {
+        struct target_loss own = args;
+        if (args.row_weights != NULL && args.first_rows != NULL)
+            own.row_weights += args.first_rows[b];
+        loss += sample_truth(&own, p + b * sample, args.targets + b * target_count(&args),
                              gradient + b * sample, &counted);
+    }
     assert_true(fabs(args.sums->loss - 1 - loss) <= 1e-6 * (1 + loss));
     assert_true(args.sums->samples == 1 + counted && args.sums->counted == 1 + counted);
     assert_true(args.sums->empty == 1 + (sample > 0 ? (double)it->batch : 0) - counted);
