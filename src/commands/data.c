@@ -5,6 +5,7 @@
 #define _GNU_SOURCE /* strcasestr */
 #endif
 #include <jansson.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -373,17 +374,49 @@ static void root_print(const struct suggestion *suggestion, const char *path)
     word_print("data.x", suggestion->x_list);
 }
 
-/* Print the options that all tasks need. The default model divides images into patches of 4 x 4
- * pixels. Few samples are not split. */
+/* The default model has patches of 4 x 4 pixels. Planes are not resized. */
+enum { PATCH_DEFAULT = 4, PATCH_MOST = 16, TOKENS_MOST = 4608, BATCH_TOKENS = 65536 };
+enum { WINDOW = 256, WINDOW_PATCH = 8 };
+
+static int64_t tokens_of(int64_t height, int64_t width, int64_t patch)
+{
+    return round_up_division(height, patch) * round_up_division(width, patch);
+}
+
+/* Print the options with which a model of planes of this size needs a few GB of memory: a patch, or
+ * windows, and a batch size. */
+static void size_print(int64_t height, int64_t width)
+{
+    int64_t patch = PATCH_DEFAULT, batch = BATCH_DEFAULT;
+    if (tokens_of(height, width, PATCH_MOST) > TOKENS_MOST) {
+        height = smaller(height, WINDOW);
+        width = smaller(width, WINDOW);
+        patch = WINDOW_PATCH;
+        printf(" augment.crop=random model.image=%lld model.image_width=%lld", (long long)height,
+               (long long)width);
+    }
+    while (tokens_of(height, width, patch) > TOKENS_MOST)
+        patch *= 2;
+    while (batch > 1 && batch * tokens_of(height, width, patch) > BATCH_TOKENS)
+        batch /= 2;
+    if (patch > PATCH_DEFAULT)
+        printf(" model.patch=%lld", (long long)patch);
+    if (batch < BATCH_DEFAULT)
+        printf(" train.batch=%lld", (long long)batch);
+}
+
+/* Print the options that all tasks need. Few samples are not split. */
 static void options_end(const struct suggestion *suggestion, bool is_dense, bool from_end)
 {
     const int64_t *extent = suggestion->x->array.extent, *plane = extent + plane_row(suggestion->x);
-    const bool is_divided = plane[0] % 4 == 0 && plane[1] % 4 == 0;
     const char *val = extent[0] * suggestion->files < SAMPLES_SPLIT ? " data.val=none"
                       : from_end ? " data.val=0.1 data.val_from=end"
                                  : " data.val=0.1";
-    printf("%s%s%s%s\n", is_dense && plane[0] * plane[1] > 1 ? " model.head=dense" : "",
-           is_divided ? "" : " model.name=resnet18", extent[0] == 1 ? " data.join=on" : "", val);
+    if (is_dense && plane[0] * plane[1] > 1) {
+        printf(" model.head=dense");
+        size_print(plane[0], plane[1]);
+    }
+    printf("%s%s\n", extent[0] == 1 ? " data.join=on" : "", val);
 }
 
 /* Print the options with which the next step is predicted from each one. */
@@ -405,34 +438,57 @@ static void forecast_print(const struct suggestion *suggestion, const char *path
     options_end(suggestion, true, true);
 }
 
-/* Print a note on the classes of a mask without names, from the values of its first sample. The
- * file is opened again because its description has no chunks (hdf5_reader.datasets). */
-static void mask_print(const struct entry *mask, const char *described)
+/* Values of a mask. */
+struct mask_values {
+    int64_t samples;  /* that were read, from the first one on; 0: none could be read */
+    int64_t distinct; /* in the first sample */
+    double largest;
+};
+
+/* Read a mask, or the first samples of a large one. The file is opened again because its
+ * description has no chunks (hdf5_reader.datasets). */
+static struct mask_values mask_read(const struct entry *mask, const char *described)
 {
     const int64_t *extent = mask->array.extent, pixels = extent[1] * extent[2];
-    const struct array_box box = {.count = {1, extent[1], extent[2]},
+    const int64_t samples = smaller(extent[0], PIXELS_READ / larger(1, pixels));
+    const struct array_box box = {.count = {samples, extent[1], extent[2]},
                                   .stride = {pixels, extent[2], 1}};
     const char *name = mask->path + 1; /* without the slash */
     struct hdf5_reader reader = {.kind = ERROR_DATA, .purpose = "arrays", .datasets = name};
     struct array_path source;
     struct array array = {.path = NULL};
     struct error ignored = {0};
-    OWNED float *values = allocate((size_t)smaller(pixels, PIXELS_READ), sizeof *values);
-    int64_t count = 0;
-    if (array_path_open(&source, described, &reader, &ignored) && pixels <= PIXELS_READ &&
+    OWNED float *values = allocate((size_t)(samples * pixels), sizeof *values);
+    struct mask_values found = {.samples = 0};
+    if (array_path_open(&source, described, &reader, &ignored) && samples > 0 &&
         array_path_array(&source, name, &array, &ignored) &&
         array_read(&array, &box, values, &ignored)) {
+        found.samples = samples;
+        for (int64_t i = 0; i < samples * pixels; i++)
+            found.largest = fmax(found.largest, (double)values[i]);
         qsort(values, (size_t)pixels, sizeof *values, compare_uint32);
         for (int64_t i = 0; i < pixels; i++)
-            count += i == 0 || values[i] != values[i - 1];
+            found.distinct += i == 0 || values[i] != values[i - 1];
     }
     array_close(&array);
     array_path_close(&source);
     hdf5_reader_close(&reader);
-    if (count > CLASSES_IN_SAMPLE)
+    return found;
+}
+
+/* Print a note on the classes of a mask without names. */
+static void mask_print(const struct entry *mask, const struct mask_values *values)
+{
+    if (values->distinct > CLASSES_IN_SAMPLE)
         printf("  (the first sample of %s has %lld values: if they number objects, they are "
                "instances and not classes; replace them by the classes of the objects)\n",
-               mask->path, (long long)count);
+               mask->path, (long long)values->distinct);
+    else if (values->samples > 0)
+        printf("  (the values of %s are at most %g in %s%lld samples; if V marks pixels without a "
+               "class, add train.ignore_label=V)\n",
+               mask->path, values->largest,
+               values->samples < mask->array.extent[0] ? "the first " : "its ",
+               (long long)values->samples);
     else
         printf("  (add model.classes=K, the number of classes in %s)\n", mask->path);
 }
@@ -443,6 +499,8 @@ static void suggestion_print(const struct suggestion *suggestion, const char *pa
     const struct entry *y = suggestion->y;
     const enum role role = suggestion->role;
     const bool is_mask = y != NULL && y->array.dimensions == 3 && role != ROLE_PLANES;
+    const bool is_unnamed = is_mask && json_object_get(y->attributes, "class_names") == NULL;
+    struct mask_values values = {.samples = 0};
     if (suggestion->x == NULL) {
         printf("no data set has the shape of images: [N, C, H, W], [N, H, W, C] or [N, H, W]\n");
         return;
@@ -465,10 +523,14 @@ static void suggestion_print(const struct suggestion *suggestion, const char *pa
             word_print("data.y", y != NULL ? y->path : suggestion->x_list);
         printf("%s%s", role == ROLE_NUMBERS || is_planes ? " data.task=regression" : "",
                role == ROLE_LABELS ? " train.loss=bce" : "");
+        if (is_unnamed)
+            values = mask_read(y, described);
+        if (values.samples > 0)
+            printf(" model.classes=%lld", (long long)values.largest + 1);
         options_end(suggestion, is_planes || is_mask, false);
     }
-    if (is_mask && json_object_get(y->attributes, "class_names") == NULL)
-        mask_print(y, described);
+    if (is_unnamed)
+        mask_print(y, &values);
     if (suggestion->has_time)
         forecast_print(suggestion, path);
     const bool hwc = suggestion->x->channels_last;

@@ -51,6 +51,10 @@ array masks/image '<u2' 40,8,8
 array masks/mask '|u1' 40,8,8
 suggests 'classes of pixels' masks 'data.x=/image data.y=/mask model.head=dense data.val=0.1$' 'add model.classes=K, .* in /mask'
 
+cp -r masks three
+awk 'BEGIN { for (n = 0; n < 2560; n++) printf "\\%03o", n % 3 }' | xargs -0 printf >three/mask/0.0.0
+suggests 'the number of classes' three 'data.y=/mask model.classes=3 model.head=dense data.val=0.1$' \
+    'the values of /mask are at most 2 in its 40 samples; .*, add train.ignore_label=V'
 cp -r masks instances
 awk 'BEGIN { for (n = 0; n < 2560; n++) printf "\\%03o", n % 21 }' | xargs -0 printf >instances/mask/0.0.0
 suggests 'masks of instances' instances 'data.x=/image data.y=/mask' \
@@ -79,8 +83,15 @@ array uneven/period '<i4' 40
 array uneven/place '<f4' 40,33,8
 array uneven/map '<i4' 40
 suggests 'coordinates and bounds are no targets; the model takes any grid' uneven \
-    'data.x=/u data.y=/u@\+1 data.task=regression model.head=dense model.name=resnet18 data.val=0.1 data.val_from=end$'
+    'data.x=/u data.y=/u@\+1 data.task=regression model.head=dense data.val=0.1 data.val_from=end$'
 result 'and nothing else' "$([ "$(grep -c '^  vittrain' describe.log)" = 1 ] || echo several)" describe.log
+
+for size in '721,1440 model.patch=16 train.batch=8' '181,360 train.batch=8' \
+    '200,8000 augment.crop=random model.image=200 model.image_width=256 model.patch=8'; do
+    array large/u '<f4' 40,${size%% *}
+    array large/time '<i8' 40 '{"units": "hours since 2020-01-01", "_ARRAY_DIMENSIONS": ["time"]}'
+    suggests "planes of $size" large "model.head=dense ${size#* } data.val=0.1 data.val_from=end$"
+done
 
 mkdir times
 array times/a.zarr/u '<f4' 1,32,64 '{"_ARRAY_DIMENSIONS": ["time", "lat", "lon"]}'
