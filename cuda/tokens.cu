@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* Patches, token sequences and pooling, limited by memory bandwidth. Samples are a dimension of the
  * grid, so that divisions are 32-bit or unnecessary. */
+#include "base/base.h"
 #include "cuda.h"
 #include "kernel.h"
 
@@ -10,6 +11,8 @@ enum { THREADS = 256, WARPS = THREADS / WARP };
  * copies the image rows of one row of patches. Sizes are in units. */
 struct patches_shape {
     int channels, patch, across, unit_patch; /* unit_patch: units in a row of a patch */
+    int height, unit_width;                  /* of an image; in units */
+    enum pad_choice pad;
     int64_t down, first;
 };
 
@@ -19,17 +22,23 @@ __global__ static void patches_kernel(struct patches_shape shape, unit *images, 
     kernel_begin();
     int row_units = shape.channels * shape.patch * shape.unit_patch;
     int64_t sample = blockIdx.x / shape.down, down = blockIdx.x % shape.down;
-    int64_t image_row = (int64_t)shape.across * shape.unit_patch;
     int64_t before = (sample + 1) * shape.first * row_units; /* units that are not patches */
     for (int i = (int)threadIdx.x; i < row_units * shape.across; i += (int)blockDim.x) {
         int across = i / row_units, line = i % row_units / shape.unit_patch;
         int channel = line / shape.patch, y = line % shape.patch;
+        int row = (int)down * shape.patch + y, last_row = shape.height - 1;
+        int column = across * shape.unit_patch + i % shape.unit_patch, last = shape.unit_width - 1;
+        bool outside = row > last_row || column > last;
+        if (column > last)
+            column = shape.pad == PAD_WRAP ? column % shape.unit_width : last;
         int64_t line_of_image =
-            ((sample * shape.channels + channel) * shape.down + down) * shape.patch + y;
-        unit *in_image = images + line_of_image * image_row + (int64_t)across * shape.unit_patch +
-                         i % shape.unit_patch;
+            (sample * shape.channels + channel) * shape.height + (row > last_row ? last_row : row);
+        unit *in_image = images + line_of_image * shape.unit_width + column;
         unit *in_row = rows + before + (int64_t)blockIdx.x * row_units * shape.across + i;
-        *(back ? in_image : in_row) = *(back ? in_row : in_image);
+        if (back && !outside)
+            *in_image = *in_row;
+        else if (!back)
+            *in_row = outside && shape.pad == PAD_NONE ? unit{} : *in_image;
     }
     if (!back && down == 0)
         for (int64_t i = threadIdx.x; i < shape.first * row_units; i += blockDim.x)
@@ -42,9 +51,12 @@ static void patches_launch(struct stream *stream, const struct patches *args)
     struct patches_shape shape = {};
     shape.channels = (int)args->channels;
     shape.patch = (int)args->patch;
-    shape.across = (int)(args->width / args->patch);
+    shape.across = (int)round_up_division(args->width, args->patch);
     shape.unit_patch = (int)((size_t)args->patch * type_size(args->type) / sizeof(unit));
-    shape.down = args->height / args->patch;
+    shape.height = (int)args->height;
+    shape.unit_width = (int)((size_t)args->width * type_size(args->type) / sizeof(unit));
+    shape.pad = args->pad;
+    shape.down = round_up_division(args->height, args->patch);
     shape.first = args->first;
     KERNEL_LAUNCH((args->back ? patches_kernel<unit, true> : patches_kernel<unit, false>),
                   (unsigned)(args->batch * shape.down), THREADS, 0, stream->handle, shape,
@@ -55,6 +67,8 @@ void cuda_patches(struct stream *stream, const struct patches *args)
 {
     size_t bytes = (size_t)args->patch * type_size(args->type);
     uintptr_t together = bytes | (uintptr_t)args->images | (uintptr_t)args->rows;
+    if (args->width % args->patch != 0)
+        together = type_size(args->type); /* columns beyond the image are copied one by one */
     if (args->batch == 0)
         return;
     if (together % sizeof(struct vector16) == 0)

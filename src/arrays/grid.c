@@ -352,6 +352,24 @@ bool grid_set_roles(struct grid *grid, int array, const int64_t *extent, int ord
                      grid->path, self->name, names, fault);
 }
 
+bool grid_is_periodic(const struct grid *grid)
+{
+    const struct dimension *columns = grid_role_dimension(grid, 0, ROLE_COLUMN);
+    if (columns == NULL || columns->values == NULL || columns->count < 2 ||
+        !(strncmp(columns->units, "deg", strlen("deg")) == 0 ||
+          (columns->units[0] == '\0' && strncmp(columns->name, "lon", strlen("lon")) == 0)))
+        return false;
+    const double *values = columns->values;
+    const double spacing =
+        copysign(360 / (double)columns->count, remainder(values[1] - values[0], 360));
+    for (int64_t x = 0; x < columns->count; x++) {
+        const double distance = remainder(values[x] - values[0] - (double)x * spacing, 360);
+        if (!(fabs(distance) <= 1e-2 * fabs(spacing)))
+            return false;
+    }
+    return true;
+}
+
 /* ---- units ---- */
 
 enum { FACTORS = 16 };

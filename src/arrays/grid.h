@@ -92,6 +92,10 @@ bool dimension_in_degrees(const struct dimension *dimension, enum dimension_kind
 MUST_CHECK bool grid_set_roles(struct grid *grid, int array, const int64_t *extent, int order,
                                const char *named, struct error *error);
 
+/* True if the columns of the first array are longitudes in degrees that cover the globe: their
+ * spacing is 360 degrees divided by their number. */
+bool grid_is_periodic(const struct grid *grid);
+
 /* Compare the samples, rows and columns of all arrays of a file with those of the first one. */
 MUST_CHECK bool grid_check(const struct grid *grid, struct error *error);
 

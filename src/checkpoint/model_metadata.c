@@ -29,14 +29,13 @@
 /* The options that are keys (those of architecture, size, channels and classes have other keys). */
 /* clang-format off */
 static const char *const option_names[] = {
-    "augment.interpolation", "model.patch", "model.dim", "model.depth", "model.heads",
+    "augment.interpolation", "model.patch", "model.pad", "model.dim", "model.depth", "model.heads",
     "model.mlp_ratio", "model.qkv_bias", "model.qk_norm", "model.class_token", "model.registers",
     "model.position", "model.embed_norm", "model.head", "model.pool", "model.fc_norm",
     "model.layer_scale", "model.mlp", "model.gelu", "model.width", "eval.resize", "eval.resize_to",
     "eval.crop", "eval.crop_pad", "data.exif", "data.format", "data.x", "data.y", "data.order",
-    "data.sample_dim", "data.join", "data.transform", "data.forcings", "data.task",
-    "data.residual", "train.loss",
-    "train.ignore_label", "data.coordinates"};
+    "data.sample_dim", "data.join", "data.transform", "data.forcings", "data.task", "data.residual",
+    "train.loss", "train.ignore_label", "data.coordinates"};
 /* clang-format on */
 enum { OPTION_NAMES = sizeof option_names / sizeof *option_names };
 

@@ -8,10 +8,27 @@
 
 enum { SUM_COLUMNS = 64 };
 
+/* Copy a row of a patch that begins in column `left` from or to a row of the image. */
+static void patch_row_copy(const struct patches *args, char *in_row, char *image_row, int64_t left)
+{
+    const size_t size = type_size(args->type);
+    const int64_t inside = smaller(args->patch, args->width - left);
+    char *in_image = image_row + (size_t)left * size;
+    memcpy(args->back ? in_image : in_row, args->back ? in_row : in_image, (size_t)inside * size);
+    for (int64_t x = inside; x < args->patch && !args->back; x++) {
+        const int64_t column = args->pad == PAD_WRAP ? (left + x) % args->width : args->width - 1;
+        if (args->pad == PAD_NONE)
+            memset(in_row + (size_t)x * size, 0, size);
+        else
+            memcpy(in_row + (size_t)x * size, image_row + (size_t)column * size, size);
+    }
+}
+
 void cpu_patches(struct stream *stream, const struct patches *args)
 {
     const struct cpu_device *cpu = stream->cpu;
-    const int64_t patch = args->patch, across = args->width / patch, down = args->height / patch;
+    const int64_t patch = args->patch, across = round_up_division(args->width, patch);
+    const int64_t down = round_up_division(args->height, patch);
     const int64_t row_width = args->channels * patch * patch, rows = args->first + down * across;
     const size_t bytes = (size_t)patch * type_size(args->type);
 #pragma omp parallel for schedule(static)                                                          \
@@ -24,11 +41,15 @@ void cpu_patches(struct stream *stream, const struct patches *args)
                    (size_t)(row_width / patch) * bytes);
         for (int64_t line = 0; line < args->channels * patch && number >= 0; line++) {
             const int64_t c = line / patch, y = top + line % patch;
-            void *in_row = element_to_write(args->type, args->rows, row * row_width + line * patch);
-            void *in_image = element_to_write(
-                args->type, args->images,
-                ((b * args->channels + c) * args->height + y) * args->width + left);
-            memcpy(args->back ? in_image : in_row, args->back ? in_row : in_image, bytes);
+            const int64_t image_row =
+                (b * args->channels + c) * args->height + smaller(y, args->height - 1);
+            char *in_row = element_to_write(args->type, args->rows, row * row_width + line * patch);
+            if (y < args->height || (!args->back && args->pad != PAD_NONE))
+                patch_row_copy(args, in_row,
+                               element_to_write(args->type, args->images, image_row * args->width),
+                               left);
+            else if (!args->back)
+                memset(in_row, 0, bytes);
         }
     }
 }

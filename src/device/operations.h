@@ -207,9 +207,12 @@ struct glu_backward {
  * gradient: [batch, channels, height, width] <-> [batch, first + patches, channels * patch *
  * patch]. Patches are in row-major order. A patch's elements are ordered (channel, y, x), as in a
  * convolution's weight. The first rows of a sample are not patches: they become 0, and are ignored
- * with `back`. */
+ * with `back`. The last patches may extend beyond the image. Their pixels outside have the value of
+ * the nearest pixel, with PAD_WRAP of column x % width, with PAD_NONE 0; with `back` they are
+ * ignored. */
 struct patches {
     enum data_type type;
+    enum pad_choice pad;
     int64_t batch, channels, height, width, patch, first;
     void *images, *rows; /* one of them is only read */
     bool back;

@@ -87,6 +87,7 @@ struct model {
     struct value_statistics statistics; /* of the training samples, or empty */
     double flops_per_image; /* of matrix products, forward and backward, without recomputation */
     bool recompute;         /* keep only the output of a block and recompute the rest in backward */
+    bool pads;              /* its patch does not divide the height and width of the image */
     bool batch_norms;       /* has batch norms */
     bool local_norms;       /* has batch norms whose statistics are not synchronised over ranks */
 };

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/allocate.h"
+#include "base/base.h"
 #include "options/options.h"
 
 /* True if the head reads all patches (mean, attention pool or dense head), not only the class
@@ -215,16 +215,20 @@ static void units_describe(struct vit *vit)
         rotary_initialize(vit);
 }
 
+/* True if the patch does not divide the height and width of the image. */
+static bool vit_pads(const struct vit_shape *shape)
+{
+    return shape->image % shape->patch != 0 || shape->image_width % shape->patch != 0;
+}
+
 static bool shape_check(const struct vit_shape *shape, struct error *error)
 {
-    if (shape->image % shape->patch != 0 || shape->image_width % shape->patch != 0)
+    if (vit_pads(shape) && shape->pad == PAD_NONE)
         return error_set(error, ERROR_USAGE,
-                         "model.patch=%lld does not divide images of %lld x %lld pixels: change "
-                         "model.patch%s",
+                         "model.pad=none: model.patch=%lld does not divide images of %lld x %lld "
+                         "pixels: change model.patch, or set model.pad=edge or wrap",
                          (long long)shape->patch, (long long)shape->image,
-                         (long long)(shape->image_width > 0 ? shape->image_width : shape->image),
-                         shape->dense ? ", or train on windows: augment.crop=random model.image=..."
-                                      : ", model.image or model.image_width");
+                         (long long)(shape->image_width > 0 ? shape->image_width : shape->image));
     if (shape->dim % shape->heads != 0)
         return error_set(
             error, ERROR_USAGE,
@@ -426,6 +430,7 @@ static struct model *vit_open_entry(const struct model_entry *entry, const struc
         shape.registers = options->model.registers;
     if (options->model.position != POSITION_AUTO)
         shape.position = options->model.position;
+    shape.pad = options->model.pad;
     if (options->model.pool != POOL_AUTO) {
         shape.pool_mean = options->model.pool == POOL_MEAN;
         shape.pool_map = options->model.pool == POOL_MAP;
@@ -465,8 +470,10 @@ struct model *vit_open(const struct vit_shape *shape, struct device *device, enu
         shape->pool_map || shape->dense || (shape->norm_first && shape->pool_mean);
     const struct image_size image = {shape->image,
                                      shape->image_width > 0 ? shape->image_width : shape->image};
-    vit->grid[0] = image.height / shape->patch;
-    vit->grid[1] = image.width / shape->patch;
+    if (shape->pad == PAD_AUTO)
+        vit->shape.pad = PAD_EDGE;
+    vit->grid[0] = round_up_division(image.height, shape->patch);
+    vit->grid[1] = round_up_division(image.width, shape->patch);
     vit->patches = vit->grid[0] * vit->grid[1];
     vit->tokens = vit->patches + shape->registers + (shape->class_token ? 1 : 0);
     bool places_all = shape->position == POSITION_AUTO || shape->position == POSITION_LEARNED;
@@ -494,6 +501,7 @@ struct model *vit_open(const struct vit_shape *shape, struct device *device, enu
                                 .output = shape->dense ? image : (struct image_size){1, 1},
                                 .channels = shape->channels,
                                 .classes = shape->classes,
+                                .pads = vit_pads(shape),
                                 .flops_per_image = flops_per_image(vit)};
     vit->slot = allocate((size_t)unit_count, sizeof *vit->slot);
     vit->blocks = allocate((size_t)shape->depth + 1, sizeof *vit->blocks);

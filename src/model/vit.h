@@ -20,6 +20,7 @@ struct vit_shape {
     bool dense;      /* the head has outputs for each pixel of each patch; instead of a pool */
     int64_t registers;
     enum position_choice position; /* POSITION_AUTO: learned */
+    enum pad_choice pad;           /* PAD_AUTO: PAD_EDGE */
     bool norm_first;    /* last norm before the mean; vit_open sets it with pool_map and dense */
     double layer_scale; /* initial value of LayerScale; 0: none */
     bool swiglu;        /* SwiGLU in the blocks; `hidden` is then the width of its output */

@@ -198,7 +198,7 @@ static void stem_forward(const struct unit_pass *at)
     const struct vit_shape *shape = at->shape;
     const int64_t batch = at->pass->batch;
     UNIT_RUN(at, patches, .batch = batch, .channels = shape->channels,
-             .height = vit->model.image.height, .width = vit->model.image.width,
+             .height = vit->model.image.height, .width = vit->model.image.width, .pad = shape->pad,
              .patch = shape->patch, .images = (void *)(uintptr_t)at->pass->images,
              .rows = vit->patch_rows);
     linear_run(
@@ -567,8 +567,8 @@ static void head_backward(const struct unit_pass *at)
     if (shape->dense)
         UNIT_RUN(at, patches, .batch = pass->batch, .channels = shape->classes,
                  .height = vit->model.image.height, .width = vit->model.image.width,
-                 .patch = shape->patch, .first = vit->tokens - vit->patches, .images = pass->logits,
-                 .rows = vit->dense);
+                 .pad = PAD_NONE, .patch = shape->patch, .first = vit->tokens - vit->patches,
+                 .images = pass->logits, .rows = vit->dense);
     linear_gradient_run(at, shape->dense
                                 ? linear_gradient(at, VIT_HEAD_WEIGHT, vit->tokens, vit->pooled,
                                                   vit->dense, vit->dbranch)

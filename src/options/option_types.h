@@ -91,6 +91,10 @@ enum head_choice { HEAD_CHOICES(OPTION_CONSTANT) };
     X(POSITION_SINCOS, "sincos") X(POSITION_ROTARY, "rotary")
 enum position_choice { POSITION_CHOICES(OPTION_CONSTANT) };
 
+#define PAD_CHOICES(X)                                                                             \
+    X(PAD_AUTO, "auto") X(PAD_EDGE, "edge") X(PAD_WRAP, "wrap") X(PAD_NONE, "none")
+enum pad_choice { PAD_CHOICES(OPTION_CONSTANT) };
+
 #define GELU_CHOICES(X) X(GELU_AUTO, "auto") X(GELU_EXACT, "exact") X(GELU_TANH, "tanh")
 enum gelu_choice { GELU_CHOICES(OPTION_CONSTANT) };
 

@@ -54,7 +54,13 @@ OPTION(model, image_width, "auto",
 OPTION(model, channels, "auto", INTEGER(AUTO(0), .most = IMAGE_CHANNELS, .effect = EFFECT_LEARNING),
        "Channels of an input image; float32 data: auto is their number. Image files always have 3.")
 OPTION(model, patch, "auto", INTEGER(AUTO(0), .most = 16384, .applies = &with_vit),
-       "Side of a patch in pixels; must divide the height and width of the images.")
+       "Side of a patch in pixels. If it does not divide the height and width of the images, they "
+       "are padded (model.pad).")
+OPTION(model, pad, "auto", CHOICE(pad_choice, PAD_CHOICES, .applies = &with_vit),
+       "Pixels of patches beyond the last row and column of an image. edge: copies of the nearest "
+       "pixel. wrap: columns continue with the first ones, for longitudes that cover the globe; "
+       "rows as with edge. auto: wrap if the data has such longitudes, else edge. none: the patch "
+       "must divide the height and width. A dense head has no outputs for these pixels.")
 OPTION(model, dim, "auto", INTEGER(AUTO(0), .most = 65536, .applies = &with_vit),
        "Embedding dimension; model.heads must divide it.")
 OPTION(model, depth, "auto", INTEGER(AUTO(0), .most = 1000, .applies = &with_vit),

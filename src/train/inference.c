@@ -285,7 +285,7 @@ static bool model_prepare(struct inference *inference, const char *weights, stru
     if (!comm_agree(session->world, error) || !session_open_model(session, false, NULL, error) ||
         !statistics_set(inference, weights, error))
         return false;
-    recipe_log(&session->options);
+    recipe_log(session);
     if (!session_start(session, error))
         return false;
     flat_initialize(flat, (uint64_t)session->options.run.seed);

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "arrays/grid.h"
 #include "base/log.h"
 #include "checkpoint/model_metadata.h"
 #include "data/crop.h"
@@ -122,6 +123,26 @@ static bool rows_check(const struct options *options, struct error *error)
                      moves);
 }
 
+/* Set and check model.pad for images that the patch does not divide. Columns of a part of the image
+ * do not continue with its first ones. */
+static bool pad_resolve(struct options *options, const struct dataset *dataset, int64_t width,
+                        struct error *error)
+{
+    const int64_t columns = window_field(dataset).width;
+    const bool is_window = window_is_asked_for(options) && width != columns;
+    const bool is_part =
+        is_window || (!window_is_asked_for(options) && crop_is_active(options, false));
+    if (is_window && options->model.pad == PAD_WRAP)
+        return error_set(error, ERROR_USAGE,
+                         "model.pad=wrap needs all %lld columns, and windows have %lld: set "
+                         "model.pad=edge or model.image_width=%lld",
+                         (long long)columns, (long long)width, (long long)columns);
+    CHOICE_SET(options->model.pad, PAD_AUTO,
+               !is_part && dataset->grid != NULL && grid_is_periodic(dataset->grid) ? PAD_WRAP
+                                                                                    : PAD_EDGE);
+    return true;
+}
+
 static bool recipe_resolve(struct options *options, const struct dataset *dataset,
                            const struct model_metadata *weights, struct error *error)
 {
@@ -131,7 +152,10 @@ static bool recipe_resolve(struct options *options, const struct dataset *datase
         return false;
     const struct model_entry *entry = model->entry;
     const int64_t image = model->image.height, width = model->image.width;
+    const bool pads = model->pads;
     model_close(model);
+    if (pads && !pad_resolve(options, dataset, width, error))
+        return false;
     if (augment->rot90 && image != width)
         return error_set(error, ERROR_USAGE,
                          "augment.rot90=on needs square images, and the model reads %lld x %lld "
@@ -330,10 +354,17 @@ bool options_resolve(struct options *options, const struct dataset *dataset,
            recipe_resolve(options, dataset, weights, error);
 }
 
-void recipe_log(const struct options *options)
+void recipe_log(const struct session *session)
 {
+    const struct options *options = &session->options;
     const struct eval_options *eval = &options->eval;
-    char recipe[16], interpolation[16];
+    const struct model *model = session->model;
+    char recipe[16], interpolation[16], pad[16];
+    options_value_text(options, "model.pad", pad, sizeof pad);
+    if (model->pads)
+        log_info(
+            "model.pad=%s: the model pads images of %lldx%lld pixels to multiples of its patch",
+            pad, (long long)model->image.height, (long long)model->image.width);
     if (options->data.task == TASK_REGRESSION)
         return;
     options_value_text(options, "augment.recipe", recipe, sizeof recipe);

@@ -242,7 +242,7 @@ bool loss_weights_are_set(const struct options *options);
 MUST_CHECK bool loss_weights_read(const struct options *options, const struct dataset *dataset,
                                   float *weights, struct error *error);
 
-/* Log the recipe of resolved options in one line. */
-void recipe_log(const struct options *options);
+/* Log the recipe of a session with an open model, and the padding of its images. */
+void recipe_log(const struct session *session);
 
 #endif

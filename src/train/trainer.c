@@ -55,7 +55,7 @@ static void run_announce(const struct session *session)
              (long long)session->validation.dataset.count, (long long)source.height,
              (long long)source.width, (long long)session->train.dataset.classes,
              session->train.dataset.target_normalised ? "outputs" : "classes");
-    recipe_log(&session->options);
+    recipe_log(session);
     log_info("model: %s, %lld parameters in %d units, %.3g GFLOP per image and step",
              session->options.model.name, (long long)model_parameter_count(session->model, false),
              session->model->unit_count, session->model->flops_per_image / 1e9);

@@ -29,7 +29,7 @@ run 1 describe data describe "$work/data/storms.h5"
 bad=$(ended; has describe.log '  \(5 channels, order chw; if channels are last, add data.order=hwc\)' '/chw  *big-endian float32 \[30, 3, 5, 4\], chunks \[4, 2, 3, 2\], deflate' \
     '/named  *int32 \[30\]; class_names=calm, \.\.\.' '/ \[31mred  *float64' \
     '/unreadable  *cannot be read: HDF5 reports "bad version number for datatype message"' \
-    "data.format=arrays data.root=.*storms.h5 'data.x=/a b' data.y=/label model.name=resnet18 data.val=0.1")
+    "data.format=arrays data.root=.*storms.h5 'data.x=/a b' data.y=/label data.val=0.1")
 result 'describe lists the data sets and options' "$bad" describe.log
 eval "run 1 suggested $(sed -n 's/^  vittrain //p' describe.log) train.steps=1 run.dir=$work/suggested"
 result 'these options train' "$(ended; has suggested.log 'data.x=a b: 5 channels of 3x4, order chw')" suggested.log
@@ -84,6 +84,8 @@ for task in 'labels data.y=marks train.weights=1,2,3' \
     "planes $planes train.loss=huber train.weights=u0:2,u1:0.5 augment.flip=0.5 augment.vflip=0.5 augment.roll=xy augment.noise=0.1" \
     "rows $planes train.row_weight=latitude augment.flip=0.5 augment.roll=x" \
     "differences $planes data.x=u0,u1@-1 data.residual=on augment.flip=0.5 augment.noise=0.1" \
+    "padded $planes train.row_weight=latitude model.patch=3 model.pad=wrap" \
+    "zones $planes $windows train.row_weight=latitude" \
     "cuts data.y=marks $windows" \
     "windows $planes $windows data.x=u0,u1@-1 data.residual=on augment.flip=0.5"; do
     name=${task%% *} targets="data.x=u0,u2@-1 ${task#* } data.val=0.2 data.val_from=end"
@@ -104,9 +106,15 @@ result 'a resumed run has the same windows' "$bad" windows-part.log
 fails 1 'the targets of a resumed run' 2 'data.residual was on, is off' $data $model $targets data.residual=off train.epochs=3 \
     run.dir="$work/windows-part"
 fails 1 'parts of fields are not predicted' 2 'predict.split=train: training samples are windows' eval windows-1 predict.split=train
-for task in windows cuts classes; do
+# Each pixel is in one tile, with the weight of its row in the field, so the errors of persistence are those of whole fields.
+for task in rows zones; do
+    sed -n 's/.*"persistence_rmse": *\([0-9][-0-9.e+]*\).*/rmse \1/p' $task-1/result.json | tail -1 >$task
+done
+bad=$(has rows '^rmse [0-9.]*[1-9]'; differ rows zones 1e-6)
+result 'tiles have the row weights of the field' "$bad" zones.log
+for task in windows cuts classes padded zones; do
     run 1 $task predict "$work/$task-1/weights.safetensors" "$work/data/storms.h5" predict.output="$work/$task.h5"
-    result "$task: the weights know the size of windows and the label that is ignored" "$(ended)" $task.log
+    result "$task: the weights know the size of windows, the padding and the label that is ignored" "$(ended)" $task.log
 done
 run 1 whole data describe "$work/windows.h5"
 result 'fields are predicted as a whole' "$(ended; has whole.log '/u0 *float32 \[[0-9]*, 5, 4\]')" whole.log
@@ -237,7 +245,7 @@ zeros hwc image:24,27,4 mask:24,27 x:24,8,8 plane:24,65
 errors $none 3<<END
 2|train.weights|data.y=many data.task=regression train.weights=1,2
 2|model.head=dense|data.x=point data.y=point data.task=regression model.head=dense model.patch=1
-2|model.patch|data.y=y,z data.task=regression model.head=dense model.patch=3
+2|model.patch|data.y=y,z data.task=regression model.head=dense model.patch=3 model.pad=none
 3|z.npy|data.root=$work/none/z.npy data.x=z data.y=y data.task=regression
 3|data.y=mask|data.root=$work/hwc data.x=image data.y=mask
 3|model.classes=65|data.root=$work/hwc data.y=plane data.task=regression

@@ -133,7 +133,21 @@ cp -r train.zarr twice.zarr
 echo '{"class_names": ["a", "b", "a"]}' >twice.zarr/label/.zattrs
 cp classes.h5 before.h5
 plane="data.y=u data.task=regression model.head=dense"
+cp -r train.zarr globe.zarr
+numbers 8 | array globe.zarr/lon '|u1' 8 '"lon"' 0 ', "units": "degrees_east", "scale_factor": 45'
+cp -r globe.zarr part.zarr
+sed -i 's/: 45/: 40/' part.zarr/lon/.zattrs
+for name in globe:wrap part:edge train:edge; do
+    run 1 padded $model $plane model.patch=3 data.root="$work/${name%:*}.zarr" run.dir="$work/padded-${name%:*}"
+    bad=$(ended; has padded.log "model.pad=${name#*:}: the model pads images of 8x8 pixels")
+    grep -aq "\"model.pad\":\"${name#*:}\"" padded-${name%:*}/weights.safetensors || bad="$bad it is not in the weights"
+    result "longitudes of $name" "$bad" padded.log
+done
+array rows/train.zarr/u '|u1' 20,8,8 '' 0.0.0 </dev/null
+array rows/test.zarr/u '|u1' 20,16,8 '' 0.0.0 </dev/null
 errors 3<<END
+3|evaluation have 16 rows|$model data.x=u $plane train.row_weight=latitude augment.crop=random model.image=4 data.val=test data.root=$work/rows
+2|model.pad=wrap needs all 8 columns|$model $plane model.pad=wrap augment.crop=random model.image=6 run.dir=$work/none
 3|radians.zarr: .*'lat'|$model $plane train.row_weight=latitude data.root=$work/radians.zarr run.dir=$work/none
 3|b.zarr: .*'lat'|$model $plane train.row_weight=latitude data.root=$work/regions run.dir=$work/none
 3|b.zarr: 'time'|$model $plane data.root=$work/joined data.join=on run.dir=$work/none

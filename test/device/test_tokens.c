@@ -14,46 +14,55 @@ static void check_near(struct device_test *test, const char *what, enum data_typ
 }
 
 /* first: rows of a sample before its patches. */
-static void check_patches(enum data_type type, int64_t batch, int64_t channels, int64_t height,
-                          int64_t width, int64_t patch, int64_t first)
+static void check_patches(enum data_type type, enum pad_choice pad, int64_t batch, int64_t channels,
+                          int64_t height, int64_t width, int64_t patch, int64_t first)
 {
-    const int64_t across = width / patch, row_width = channels * patch * patch;
-    const int64_t rows_per_sample = first + height / patch * across;
+    const int64_t across = (width + patch - 1) / patch, row_width = channels * patch * patch;
+    const int64_t rows_per_sample = first + (height + patch - 1) / patch * across;
     const int64_t count = batch * channels * height * width;
     const int64_t row_count = batch * rows_per_sample * row_width;
     DEVICE_TEST(test, 2);
     void *images = device_test_random(&test, type, count, 1, 1);
     void *rows = device_test_random(&test, type, row_count, 1, 2);
     void *back = device_test_random(&test, type, count, 1, 3);
-    DEVICE_RUN(&test, patches, type, batch, channels, height, width, patch, first, images, rows,
-               false);
-    DEVICE_RUN(&test, patches, type, batch, channels, height, width, patch, first, back, rows,
+    DEVICE_RUN(&test, patches, type, pad, batch, channels, height, width, patch, first, images,
+               rows, false);
+    DEVICE_RUN(&test, patches, type, pad, batch, channels, height, width, patch, first, back, rows,
                true);
     device_test_wait(&test);
     for (int64_t i = 0; i < row_count; i++) {
         const int64_t sample = i / row_width / rows_per_sample, column = i % row_width;
         const int64_t number = i / row_width % rows_per_sample - first;
         const int64_t c = column / patch / patch;
-        const int64_t y = number / across * patch + column / patch % patch;
-        const int64_t x = number % across * patch + column % patch;
+        int64_t y = number / across * patch + column / patch % patch;
+        int64_t x = number % across * patch + column % patch;
+        const bool outside = y >= height || x >= width;
+        y = y < height ? y : height - 1;
+        x = x < width ? x : pad == PAD_WRAP ? x % width : width - 1;
         const int64_t from = ((sample * channels + c) * height + y) * width + x;
+        const bool is_zero = number < 0 || (outside && pad == PAD_NONE);
         assert_true(device_test_value(type, rows, i) ==
-                    (number < 0 ? 0 : device_test_value(type, images, from)));
+                    (is_zero ? 0 : device_test_value(type, images, from)));
     }
     device_test_same("images", type, images, back, count);
 }
 
-/* batch, channels, height, width, patch, first; the first three for the emulated GPU */
+/* batch, channels, height, width, patch, first; the first six for the emulated GPU. Images that the
+ * patch does not divide are padded in each way, also those smaller than a patch. */
 static const int64_t patch_cases[][6] = {
-    {3, 2, 8, 16, 8, 5},   {2, 1, 6, 9, 3, 0},    {3, 3, 32, 32, 4, 0},  {2, 2, 4, 12, 1, 3},
-    {1, 3, 64, 32, 32, 0}, {2, 3, 28, 28, 14, 1}, {1, 3, 64, 48, 16, 0}, {0, 3, 8, 8, 4, 1}};
+    {3, 2, 8, 16, 8, 5},  {2, 1, 6, 9, 3, 0},    {3, 3, 32, 32, 4, 0},  {2, 2, 13, 16, 8, 1},
+    {2, 3, 9, 10, 4, 0},  {1, 2, 3, 5, 16, 2},   {2, 2, 4, 12, 1, 3},   {1, 3, 64, 32, 32, 0},
+    {2, 3, 37, 49, 8, 0}, {1, 1, 33, 64, 16, 1}, {2, 3, 28, 28, 14, 1}, {1, 3, 64, 48, 16, 0},
+    {0, 3, 8, 8, 4, 1}};
 
 TEST(patches_are_cut_and_put_together)
 {
     for (enum data_type type = TYPE_FP32; type <= TYPE_FP16; type++)
-        for (int i = 0; i < device_test_cases(8, 3); i++) {
+        for (int i = 0; i < device_test_cases(sizeof patch_cases / sizeof patch_cases[0], 6); i++) {
             const int64_t *c = patch_cases[i];
-            check_patches(type, c[0], c[1], c[2], c[3], c[4], c[5]);
+            const bool pads = c[2] % c[4] != 0 || c[3] % c[4] != 0;
+            for (enum pad_choice pad = pads ? PAD_EDGE : PAD_NONE; pad <= PAD_NONE; pad++)
+                check_patches(type, pad, c[0], c[1], c[2], c[3], c[4], c[5]);
         }
 }
 

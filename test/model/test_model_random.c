@@ -112,6 +112,71 @@ TEST(test_dropout_follows_the_step)
     vit_fixture_close(&fixture);
 }
 
+enum { ROWS = 37, COLUMNS = 49, PATCH = 8, PADDED_ROWS = 40, PADDED_COLUMNS = 56 };
+
+/* Set planes of the padded size; wrap < 0: padding is NAN. */
+static void planes_pad(const float *planes, int64_t count, int wrap, float *padded)
+{
+    for (int64_t i = 0; i < count * PADDED_ROWS * PADDED_COLUMNS; i++) {
+        const int64_t plane = i / PADDED_COLUMNS / PADDED_ROWS, x = i % PADDED_COLUMNS;
+        const int64_t y = i / PADDED_COLUMNS % PADDED_ROWS;
+        const int64_t row = y < ROWS ? y : ROWS - 1;
+        const int64_t column = x < COLUMNS ? x : wrap > 0 ? x - COLUMNS : COLUMNS - 1;
+        const bool outside = y >= ROWS || x >= COLUMNS;
+        padded[i] = outside && wrap < 0 ? NAN : planes[(plane * ROWS + row) * COLUMNS + column];
+    }
+}
+
+static void padding_check(struct vit_shape shape, enum pad_choice pad)
+{
+    struct vit_fixture inside, outside;
+    static const int32_t labels[BATCH] = {0, 5, 2, 1, 3};
+    const int64_t pixels = BATCH * PADDED_ROWS * PADDED_COLUMNS;
+    OWNED float *planes = allocate((size_t)(pixels * shape.classes), sizeof *planes);
+    OWNED float *padded = allocate((size_t)(pixels * shape.classes), sizeof *padded);
+    OWNED float *targets = allocate((size_t)(pixels * shape.classes), sizeof *targets);
+    shape.patch = PATCH;
+    shape.pad = pad;
+    shape.image = ROWS;
+    shape.image_width = COLUMNS;
+    open_scattered(&inside, shape, TYPE_FP32);
+    shape.pad = PAD_NONE;
+    shape.image = PADDED_ROWS;
+    shape.image_width = PADDED_COLUMNS;
+    open_scattered(&outside, shape, TYPE_FP32);
+    assert_true(inside.model->pads && !outside.model->pads);
+    fill_normal(planes, pixels * shape.classes, 0, 1, 0);
+    planes_pad(planes, BATCH * shape.channels, pad == PAD_WRAP, padded);
+    vit_fixture_set_batch(&inside, planes, labels);
+    vit_fixture_set_batch(&outside, padded, labels);
+    if (shape.dense) {
+        inside.targets = planes;
+        planes_pad(planes, BATCH * shape.classes, -1, targets);
+        outside.targets = targets;
+    }
+    vit_fixture_train(&inside, 0.1);
+    vit_fixture_train(&outside, 0.1);
+    const double expected = vit_fixture_loss(&outside);
+    assert_true(fabs(vit_fixture_loss(&inside) - expected) <= 1e-12 * expected);
+    int64_t count, other;
+    OWNED float *found = vit_fixture_gradients(&inside, &count);
+    OWNED float *gradients = vit_fixture_gradients(&outside, &other);
+    assert_int_equal(count, other);
+    for (int64_t i = 0; i < count; i++)
+        assert_true(found[i] == gradients[i]);
+    vit_fixture_close(&inside);
+    vit_fixture_close(&outside);
+}
+
+/* A model that pads images has the loss and the gradients of one that reads padded images, whose
+ * targets in the padding are missing. */
+TEST(test_padding)
+{
+    for (int i = 0; i < SHAPE_KINDS; i++)
+        for (enum pad_choice pad = PAD_EDGE; pad <= PAD_WRAP; pad++)
+            padding_check(vit_fixture_shape_of((enum vit_fixture_kind)i, DEPTH), pad);
+}
+
 /* Options of models whose shape is invalid, unknown names, and lists that match nothing. */
 TEST(test_bad_options)
 {
@@ -119,7 +184,7 @@ TEST(test_bad_options)
         {"model.name=vit_cifra", "did you mean vit_cifar"},
         {"optim.freeze=blocks.99", "blocks.99"},
         {"optim.freeze=stem,head,blocks", "nothing to train"},
-        {"model.patch=5", "model.patch=5"},
+        {"model.patch=5 model.pad=none", "model.pad=none: model.patch=5"},
         {"model.name=cnn_a model.head=dense model.classes=3", "does not support"},
         {"model.heads=7", "model.heads=7"},
         {"model.class_token=off model.pool=token", "model.class_token"},

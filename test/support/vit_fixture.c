@@ -386,11 +386,19 @@ void vit_fixture_run(struct vit_fixture *fixture, int64_t first, int64_t count, 
         flat_gather_wait(&fixture->flat, u);
         model->type->forward(model, &pass, u);
     }
-    DEVICE_RUN(fixture, cross_entropy, .type = model->compute, .batch = count,
-               .classes = model_output_count(model), .smoothing = (float)smoothing,
-               .scale = 1.0f / (float)fixture->batch, .logits = fixture->logits,
-               .labels = fixture->labels + first, .dlogits = backward ? fixture->logits : NULL,
-               .sums = fixture->sums);
+    if (fixture->targets != NULL)
+        DEVICE_RUN(fixture, target_loss, .type = model->compute, .kind = TARGET_SQUARED,
+                   .batch = count, .outputs = model->classes, .height = model->output.height,
+                   .width = model->output.width, .scale = 1.0f / (float)fixture->batch,
+                   .predictions = fixture->logits,
+                   .targets = fixture->targets + first * model_output_count(model),
+                   .dpredictions = backward ? fixture->logits : NULL, .sums = fixture->sums);
+    else
+        DEVICE_RUN(fixture, cross_entropy, .type = model->compute, .batch = count,
+                   .classes = model_output_count(model), .smoothing = (float)smoothing,
+                   .scale = 1.0f / (float)fixture->batch, .logits = fixture->logits,
+                   .labels = fixture->labels + first, .dlogits = backward ? fixture->logits : NULL,
+                   .sums = fixture->sums);
     if (backward)
         run_backward(fixture, &pass);
     if (fixture->grains != NULL)

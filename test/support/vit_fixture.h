@@ -31,6 +31,7 @@ struct vit_fixture {
     int64_t staging_count;
     void *images, *logits; /* device, compute type */
     int32_t *labels;       /* device */
+    const float *targets;  /* device: the loss is squared; NULL: that of the labels */
     struct loss_sums *sums;
     bool training;             /* of the next pass: with dropout */
     double running_weight;     /* of the next pass */
