@@ -28,7 +28,7 @@ struct row_sums {
 
 /* Loss and counters of a row. */
 struct row_result {
-    double loss;
+    double loss, weight;
     int64_t rank;
 };
 
@@ -85,6 +85,7 @@ struct row {
     int classes, label;
     float value;          /* logit of the label; NaN for an invalid label */
     const float *targets; /* or NULL */
+    bool is_spread;       /* several classes may have targets, whose sum need not be 1 */
     float largest;        /* maximum logit */
 };
 
@@ -101,9 +102,10 @@ __device__ static inline struct peak peak_find(const number *logits, const struc
 __device__ static inline float row_target(const struct cross_entropy &args, const struct row &row,
                                           int i)
 {
-    if (row.targets != NULL)
-        return row.targets[i];
-    return args.smoothing / (float)row.classes + (i == row.label ? 1 - args.smoothing : 0);
+    const float target = row.targets != NULL ? row.targets[i]
+                                             : args.smoothing / (float)row.classes +
+                                                   (i == row.label ? 1 - args.smoothing : 0);
+    return args.weights != NULL ? args.weights[i] * target : target;
 }
 
 /* Return the factor of a sum over the classes: 1 / classes for the mean. */
@@ -126,7 +128,7 @@ __device__ static inline struct row_sums sums_make(const struct cross_entropy &a
     struct row_sums sums = {0, 0, 0, 0, row.classes};
     for (int i = (int)threadIdx.x; i < row.classes; i += (int)blockDim.x) {
         float logit = number_load(logits[i]), below = logit - row.largest;
-        float target = row.targets != NULL ? row.targets[i] : 1;
+        float target = row.is_spread ? row_target(args, row, i) : 1;
         sums.weight += (double)target;
         if (binary)
             sums.product += binary_loss(logit, row_target(args, row, i));
@@ -149,8 +151,8 @@ __device__ static inline double row_loss(const struct cross_entropy &args, const
     double log_sum = log((double)sums.sum), smoothing = (double)args.smoothing;
     if (args.kind != CROSS_ENTROPY_SOFTMAX)
         return binary_factor(args) * sums.product;
-    if (row.targets != NULL)
-        return sums.weight * log_sum - sums.product;
+    if (row.is_spread)
+        return isnan(row.value) ? NAN : sums.weight * log_sum - sums.product;
     double loss = log_sum - (1 - smoothing) * (double)(row.value - row.largest);
     return smoothing != 0 ? loss - smoothing / row.classes * sums.product : loss;
 }
@@ -167,18 +169,18 @@ __device__ static inline void row_write(const struct cross_entropy &args, const 
     float scale = args.scale * (args.scaler != NULL ? args.scaler->scale : 1);
     float smooth = args.smoothing / (float)row.classes;
     bool binary = args.kind != CROSS_ENTROPY_SOFTMAX;
-    float factor = (row.targets != NULL ? (float)sums.weight : 1) / sums.sum;
+    float factor = (row.is_spread ? (float)sums.weight : 1) / sums.sum;
     if (binary)
         factor = (float)binary_factor(args);
     if (row.targets == NULL && (row.label < 0 || row.label >= row.classes))
         factor = NAN;
     for (int i = (int)threadIdx.x; i < row.classes; i += (int)blockDim.x) {
         float logit = number_load(logits[i]), exponential = expf(logit - row.largest);
-        float target = row.targets != NULL ? row.targets[i] : smooth;
+        float target = row.is_spread ? row_target(args, row, i) : smooth;
         float gradient = exponential * factor - target;
         if (binary)
             gradient = (1 / (1 + expf(-logit)) - row_target(args, row, i)) * factor;
-        else if (row.targets == NULL && i == row.label)
+        else if (!row.is_spread && i == row.label)
             gradient = exponential * factor - (1 - args.smoothing) - smooth;
         if (args.probabilities != NULL)
             args.probabilities[offset + i] = exponential / sums.sum;
@@ -196,9 +198,10 @@ __global__ static void loss_kernel(struct cross_entropy args, struct row_result 
     struct peak *peak_room = (struct peak *)(sums_room + blockDim.x / WARP);
     int64_t sample = blockIdx.x;
     const number *logits = (const number *)args.logits + sample * args.classes;
-    struct row row = {(int)args.classes, 0, NAN, NULL, 0};
+    struct row row = {(int)args.classes, 0, NAN, NULL, false, 0};
     if (args.targets != NULL)
         row.targets = args.targets + sample * args.classes;
+    row.is_spread = args.targets != NULL || args.weights != NULL;
     struct peak peak = peak_find(logits, row);
     block_join(&peak, peak_room);
     row.label = row.targets != NULL ? peak.label : args.labels[sample];
@@ -212,7 +215,10 @@ __global__ static void loss_kernel(struct cross_entropy args, struct row_result 
     if (threadIdx.x != 0)
         return;
     double loss = row_loss(args, row, sums);
-    results[sample] = {loss, sums.rank};
+    double weight = args.weights == NULL                      ? 0
+                    : row.targets != NULL || isnan(row.value) ? 1
+                                                              : (double)args.weights[row.label];
+    results[sample] = {loss, weight, sums.rank};
     if (args.losses != NULL)
         args.losses[sample] = (float)loss;
     if (args.predicted != NULL)
@@ -225,22 +231,26 @@ __global__ static void loss_sum_kernel(const struct row_result *results, int64_t
 {
     kernel_begin();
     SHARED_MEMORY(shared);
-    double *room = (double *)shared, loss = 0, top1 = 0, top5 = 0;
+    double *room = (double *)shared, loss = 0, weight = 0, top1 = 0, top5 = 0;
     int warps = (int)blockDim.x / WARP;
     for (int64_t i = threadIdx.x; i < batch; i += blockDim.x) {
         loss += loss_round(results[i].loss);
+        weight += results[i].weight;
         top1 += results[i].rank < 1;
         top5 += results[i].rank < 5;
     }
     loss = block_sum(loss, room);
     top1 = block_sum(top1, room + warps);
     top5 = block_sum(top5, room + 2 * warps);
+    weight = block_sum(weight, room + 3 * warps);
     if (threadIdx.x != 0)
         return;
     sums->loss += loss;
     sums->top1 += top1;
     sums->top5 += top5;
     sums->samples += (double)batch;
+    sums->weight += weight;
+    sums->counted += weight;
 }
 
 template <typename number>
@@ -262,6 +272,6 @@ void cuda_cross_entropy(struct stream *stream, const struct cross_entropy *args)
     struct row_result *results = (struct row_result *)cuda_workspace_sums(stream->cuda, bytes);
     NUMBER_SWITCH(args->type, loss_launch, stream, args, results);
     if (args->sums != NULL)
-        KERNEL_LAUNCH(loss_sum_kernel, 1, WARPS * WARP, 3 * WARPS * sizeof(double), stream->handle,
+        KERNEL_LAUNCH(loss_sum_kernel, 1, WARPS * WARP, 4 * WARPS * sizeof(double), stream->handle,
                       results, args->batch, args->sums);
 }

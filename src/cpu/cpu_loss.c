@@ -38,6 +38,8 @@ void cpu_cross_entropy(struct stream *stream, const struct cross_entropy *args)
         args->sums->top1 += sums[block].top1;
         args->sums->top5 += sums[block].top5;
         args->sums->samples += sums[block].samples;
+        args->sums->weight += sums[block].weight;
+        args->sums->counted += sums[block].weight;
     }
 }
 

@@ -163,11 +163,21 @@ static void row_write(struct loss_row *row, const struct cross_entropy *args, in
     }
 }
 
+/* Multiply the targets of a row by the weights of the classes. Return the weight of the sample. */
+static float row_weigh(const struct loss_row *row, const struct cross_entropy *args, int64_t label,
+                       const float *targets, float *weighted)
+{
+    for (int64_t i = 0; i < row->classes; i++)
+        weighted[i] = args->weights[i] * row_target(row, args, label, targets, i);
+    return targets != NULL ? 1 : args->weights[label];
+}
+
 static void cross_entropy(const struct cross_entropy *args, int64_t begin, int64_t end,
                           float *buffer, struct loss_sums *sums)
 {
     int64_t classes = args->classes, stride = loss_stride(classes);
     struct loss_row row = {classes, stride, buffer, buffer + stride, 0, 0};
+    float *weighted = buffer + 2 * stride;
 
     for (int64_t i = classes; i < stride; i++)
         buffer[i] = -INFINITY;
@@ -184,6 +194,10 @@ static void cross_entropy(const struct cross_entropy *args, int64_t begin, int64
         else
             for (int64_t i = 1; i < classes; i++)
                 label = targets[i] > targets[label] ? i : label;
+        if (args->weights != NULL) {
+            sums->weight += (double)row_weigh(&row, args, label, targets, weighted);
+            targets = weighted;
+        }
         row_exponentials(&row);
         double loss = (args->kind == CROSS_ENTROPY_SOFTMAX ? row_loss : row_loss_binary)(
             &row, args, label, targets);

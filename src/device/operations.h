@@ -266,8 +266,15 @@ struct loss_sums {
     double top1, top5; /* numbers of correct samples */
     double samples;
     double empty;   /* samples without a target that counts: they are in no other sum */
-    double counted; /* `samples` of the step in progress (flat_norm) */
+    double counted; /* `samples`, or `weight`, of the step in progress (flat_norm) */
+    double weight;  /* sum of the weights of the samples; 0 if all have the weight 1 */
 };
+
+/* Return the mean loss; NAN without samples. */
+static inline double loss_mean(const struct loss_sums *sums)
+{
+    return sums->loss / (sums->weight > 0 ? sums->weight : sums->samples);
+}
 
 /* SOFTMAX: softmax cross-entropy. BINARY: PyTorch's binary_cross_entropy_with_logits, averaged over
  * the classes of a sample. BINARY_SUM: the same, summed over the classes. */
@@ -278,6 +285,9 @@ enum cross_entropy_kind { CROSS_ENTROPY_SOFTMAX, CROSS_ENTROPY_BINARY, CROSS_ENT
  * (targets). dlogits = scale * scaler->scale * d(loss of the sample), where scale is 1 / the global
  * batch. Counters and losses are not scaled. A sample counts for top-k if fewer than k classes beat
  * its label (of equal logits the lower index wins); with `targets` the label is the largest target.
+ * With weights of classes, SOFTMAX only, the terms of the loss are multiplied by them, as in
+ * PyTorch. The weight of a sample is that of its label, or 1 with `targets`: sums->weight and
+ * sums->counted add the weights of the samples.
  * A label outside 0..classes-1 is a programming error: the CPU aborts; a GPU, which detects it
  * late, sets the sample's loss and gradient to NaN. */
 struct cross_entropy {
@@ -288,6 +298,7 @@ struct cross_entropy {
     const void *logits;               /* [batch, classes] type */
     const int32_t *labels;            /* [batch], or NULL */
     const float *targets;             /* [batch, classes], or NULL */
+    const float *weights;             /* [classes], or NULL: 1 */
     void *dlogits;                    /* type; may be logits; or NULL */
     const struct loss_scaler *scaler; /* device, or NULL */
     struct loss_sums *sums;

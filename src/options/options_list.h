@@ -435,11 +435,12 @@ OPTION(train, loss, "auto", CHOICE(train_loss_choice, TRAIN_LOSS_CHOICES, .appli
        "the classes, DeiT III), bce_sum (summed, big_vision); evaluations report cross_entropy. "
        "Several labels of a sample: bce (averaged over the labels) or bce_sum. Regression: "
        "squared, absolute or huber error. auto: the first of these.")
-OPTION(train, weights, "auto",
-       TEXT(.flags = "class-weights class-weight pos-weight", .applies = &with_arrays),
-       "Arrays: weights in the loss of the classes of pixels, of the labels, or of the outputs of "
-       "a regression: numbers for all (1,0.5,2), or NAME:NUMBER for some (t2m:2,z:0.1), with the "
-       "others 1. A variable's name is for all of its outputs. auto: 1 for all.")
+OPTION(train, weights, "auto", TEXT(.flags = "class-weights class-weight pos-weight"),
+       "Weights in the loss of the classes (train.loss=cross_entropy); for arrays also of several "
+       "labels, of the classes of pixels, or of the outputs of a regression: numbers for all "
+       "(1,0.5,2), or NAME:NUMBER for some (cat:2, t2m:0.1), with the others 1. A variable's name "
+       "is for all of its outputs. balanced: single labels, in inverse proportion to the training "
+       "samples of each class. auto: 1 for all.")
 OPTION(train, row_weight, "none",
        CHOICE(row_weight_choice, ROW_WEIGHT_CHOICES, .applies = &with_arrays),
        "Arrays, model.head=dense: weights of the rows in loss and metrics. latitude: cosine of the "

@@ -3,6 +3,7 @@
 #include "train/session.h"
 
 #include <float.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +11,10 @@
 
 #include "base/allocate.h"
 #include "base/base.h"
+#include "base/log.h"
 #include "base/text.h"
+#include "device/exact_sum.h"
+#include "image/augment.h"
 #include "options/option.h"
 
 /* Bytes of an item, a name and all names in a message. */
@@ -19,6 +23,11 @@ enum { ITEM_SHOWN = 100, NAME_SHOWN = 100, NAMES_SHOWN = 1500 };
 bool loss_weights_are_set(const struct options *options)
 {
     return options->train.weights[0] != '\0' && strcasecmp(options->train.weights, "auto") != 0;
+}
+
+bool loss_weights_are_balanced(const struct options *options)
+{
+    return strcasecmp(options->train.weights, "balanced") == 0;
 }
 
 /* Return the names of the classes or of the outputs; NULL: not known. */
@@ -112,7 +121,7 @@ bool loss_weights_read(const struct options *options, const struct dataset *data
     const bool is_list = weight_read(text, &weight, &next);
     for (int64_t i = 0; i < count; i++)
         weights[i] = 1;
-    if (!is_list && names_of(options, dataset) != NULL &&
+    if (!is_list && !loss_weights_are_balanced(options) && names_of(options, dataset) != NULL &&
         !named_read(options, dataset, weights, error))
         return false;
     for (; is_list && *text != '\0'; text = next, numbers++) {
@@ -135,4 +144,61 @@ bool loss_weights_read(const struct options *options, const struct dataset *data
            error_set(error, ERROR_USAGE,
                      "train.weights: their sum leaves nothing to learn or is too large: set one "
                      "above 0");
+}
+
+/* Set the weights of train.weights=balanced, and log those of the first classes. */
+static void weights_balance(const struct dataset *dataset, const int64_t *samples, float *weights)
+{
+    enum { SHOWN = 20 };
+    struct text_stream text;
+    FILE *stream = text_stream_open(&text);
+    double occurring = 0;
+    for (int64_t c = 0; c < dataset->classes; c++)
+        occurring += samples[c] > 0;
+    for (int64_t c = 0; c < dataset->classes; c++) {
+        if (samples[c] > 0)
+            weights[c] = (float)((double)dataset->count / (occurring * (double)samples[c]));
+        if (c < SHOWN)
+            fprintf(stream, "%s%.*s %.4g", c > 0 ? ", " : "", NAME_SHOWN, dataset->class_name[c],
+                    (double)weights[c]);
+    }
+    OWNED char *shown = text_stream_close(&text);
+    text_remove_control(shown);
+    log_info("train.weights=balanced: %s%s", shown, dataset->classes > SHOWN ? ", ..." : "");
+}
+
+static bool labels_weigh(const struct options *options, const struct dataset *dataset,
+                         float *weights, struct error *error)
+{
+    OWNED int64_t *samples = allocate((size_t)options->model.classes, sizeof *samples);
+    double sum = 0;
+    for (int64_t i = 0; i < dataset->count; i++)
+        samples[dataset_label(dataset, i)]++;
+    if (loss_weights_are_balanced(options))
+        weights_balance(dataset, samples, weights);
+    for (int64_t c = 0; c < options->model.classes; c++)
+        sum += (double)samples[c] * (double)weights[c];
+    if (!(sum > 0))
+        return error_set(error, ERROR_USAGE,
+                         "train.weights: the classes of all training samples have the weight 0: "
+                         "set one above 0");
+    const int exponent = (int)rint(log2(sum / (double)dataset->count));
+    for (int64_t c = 0; c < options->model.classes && !mix_is_asked_for(options); c++)
+        weights[c] = (float)loss_round(ldexp((double)weights[c], -exponent));
+    return true;
+}
+
+bool loss_weights_set(struct session *session, const struct dataset *dataset, bool training,
+                      struct error *error)
+{
+    struct options *options = &session->options;
+    const bool has_labels = dataset->target.count == 0;
+    if (has_labels && !training)
+        snprintf(options->train.weights, sizeof options->train.weights, "auto");
+    if (!loss_weights_are_set(options))
+        return true;
+    float *weights = allocate((size_t)options->model.classes, sizeof *weights);
+    session->class_weights = weights;
+    return loss_weights_read(options, dataset, weights, error) &&
+           (!has_labels || labels_weigh(options, dataset, weights, error));
 }

@@ -40,6 +40,7 @@ static struct loss_sums progress_take_sums(struct trainer *trainer)
     all->top5 += sums.top5;
     all->samples += sums.samples;
     all->empty += sums.empty;
+    all->weight += sums.weight;
     return sums;
 }
 
@@ -235,7 +236,7 @@ void progress_interval(struct trainer *trainer)
     attempt->steps += interval->steps;
     attempt->step_seconds += seconds;
     attempt->images += (int64_t)images_of(&loss);
-    state->epoch_loss_sum += loss.loss;
+    state->epoch_loss_sum += loss.weight > 0 ? loss_mean(&loss) * loss.samples : loss.loss;
     state->epoch_top1_sum += loss.top1;
     state->epoch_top5_sum += loss.top5;
     state->epoch_samples += loss.samples;
@@ -250,7 +251,7 @@ void progress_interval(struct trainer *trainer)
     row.due = metrics_is_due(&trainer->session.options.output, state->step, state->epoch_step);
     row.epoch_top1 = accuracy_of(trainer, state->epoch_top1_sum, state->epoch_samples);
     row.epoch_top5 = accuracy_of(trainer, state->epoch_top5_sum, state->epoch_samples);
-    row.loss = loss.loss / samples;
+    row.loss = loss_mean(&loss);
     row.top1 = accuracy_of(trainer, loss.top1, samples);
     row.top5 = accuracy_of(trainer, loss.top5, samples);
     row.lr = trainer->progress.rate;
@@ -508,11 +509,10 @@ bool receipts_take(struct trainer *trainer, struct error *error)
     trainer->session.step.hashes = NULL;
     if (!step_finish(&trainer->session, &trainer->progress.interval.times, error))
         return false;
-    const struct loss_sums own = progress_take_sums(trainer);
-    double sums[] = {own.loss, own.samples};
-    comm_all_reduce(world, sums, 2, COMM_FP64, COMM_SUM);
+    struct loss_sums sums = progress_take_sums(trainer);
+    comm_all_reduce(world, &sums, sizeof sums / sizeof(double), COMM_FP64, COMM_SUM);
     comm_all_reduce(world, grains->hash, grains->count, COMM_INT64, COMM_SUM);
-    char *line = receipt_line(trainer, sums[1] > 0 ? sums[0] / sums[1] : (double)NAN);
+    char *line = receipt_line(trainer, loss_mean(&sums));
     if (trainer->receipts.expected == NULL) {
         error_defer(metrics_write_receipt(trainer->output.log, line, &trainer->output.log_error));
     } else {

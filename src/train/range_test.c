@@ -39,11 +39,13 @@ bool range_test_run(struct session *session, struct range_test *test, struct err
         if (!good && error->kind != ERROR_NUMERIC)
             break;
         error_clear(error);
-        const struct loss_sums own = step_io_take_sums(&session->io, session->stream);
-        double sums[] = {own.loss, own.samples, comm_stop_wanted()};
-        comm_all_reduce(session->world, sums, 3, COMM_FP64, COMM_SUM);
-        const double loss = sums[0] / sums[1];
-        if (sums[1] > 0) { /* a batch without targets is no point of the curve */
+        struct {
+            struct loss_sums loss;
+            double stop;
+        } sums = {step_io_take_sums(&session->io, session->stream), comm_stop_wanted()};
+        comm_all_reduce(session->world, &sums, sizeof sums / sizeof(double), COMM_FP64, COMM_SUM);
+        const double loss = loss_mean(&sums.loss);
+        if (sums.loss.samples > 0) { /* a batch without targets is no point of the curve */
             average = find->beta * average + (1 - find->beta) * loss;
             const double smoothed = average / (1 - pow(find->beta, (double)test->count + 1));
             test->end_rate = rate;
@@ -60,7 +62,7 @@ bool range_test_run(struct session *session, struct range_test *test, struct err
         }
         if (!good)
             test->end = RANGE_NOT_FINITE;
-        else if (sums[2] > 0) /* a signal requests the end on any rank */
+        else if (sums.stop > 0) /* a signal requests the end on any rank */
             test->end = RANGE_STOPPED;
     }
     batch_upload_finish(&session->input);

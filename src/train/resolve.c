@@ -257,6 +257,7 @@ static bool targets_check(const struct options *options, const struct dataset *d
     const bool has_targets = target->count > 0, has_planes = target->height * target->width > 1;
     const bool is_dense = options->model.head == HEAD_DENSE;
     const bool weighs = loss_weights_are_set(options);
+    const bool balances = loss_weights_are_balanced(options);
     const struct {
         bool is_wrong;
         const char *text;
@@ -273,9 +274,15 @@ static bool targets_check(const struct options *options, const struct dataset *d
         {has_targets && train->label_smoothing > 0,
          "train.label_smoothing changes single labels, and the data has other targets: leave this "
          "option out"},
-        {weighs && !has_targets,
-         "train.weights applies to outputs that are numbers, planes or several labels, and each "
-         "sample of the data has one label: leave it out"},
+        {weighs && !has_targets && train->loss != TRAIN_LOSS_CROSS_ENTROPY,
+         "train.weights weights single labels with train.loss=cross_entropy only: leave one of "
+         "them out"},
+        {balances && has_targets,
+         "train.weights=balanced counts single labels, and the data has other targets: give the "
+         "weights as numbers"},
+        {balances && options->data.balance,
+         "train.weights=balanced and data.balance=on balance the same classes twice: use only one "
+         "of them"},
         {!has_planes &&
              (train->row_weight != ROW_WEIGHT_NONE || train->ignore_label != IGNORE_NONE),
          "train.row_weight and train.ignore_label need planes of targets (model.head=dense): leave "

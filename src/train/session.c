@@ -222,7 +222,8 @@ bool session_open_model(struct session *session, bool training,
 {
     const struct split_loader *feed = training ? &session->train : &session->validation;
     if (error->kind == ERROR_NONE)
-        error_defer(options_resolve(&session->options, &feed->dataset, weights, error));
+        error_defer(options_resolve(&session->options, &feed->dataset, weights, error) &&
+                    loss_weights_set(session, &feed->dataset, training, error));
     if (!comm_agree(session->world, error))
         return false;
     status_set_phase(PHASE_MODEL_OPEN);
@@ -304,8 +305,8 @@ static void batch_allocate(struct session *session, const struct image_source *s
             : arena_take(arena, MEMORY_BUFFERS, (size_t)source->rows * sizeof(float));
     session->nonfinite_index = arena_take(arena, MEMORY_BUFFERS, sizeof *session->nonfinite_index);
     step_io_allocate(&session->io, arena, training && session->compute == TYPE_FP16);
-    const bool counts = session->model->loss == LOSS_TARGETS && session->io.sums != NULL;
-    session->flat.counted = counts ? &session->io.sums->counted : NULL;
+    const bool counts = session->model->loss == LOSS_TARGETS || session->loss_weights != NULL;
+    session->flat.counted = counts && session->io.sums != NULL ? &session->io.sums->counted : NULL;
 }
 
 int64_t session_grains(const struct session *session)
@@ -549,13 +550,9 @@ static bool session_allocate(struct session *session, int64_t batch,
     const double scale = session->io.scaler != NULL ? session->options.train.loss_scale : 1;
     session_set_scaler(session, &(struct loss_scaler){.scale = (float)scale});
     const struct dataset *dataset = &(training ? &session->train : &session->validation)->dataset;
-    const size_t classes = (size_t)session->model->classes;
-    OWNED float *weights =
-        session->loss_weights != NULL ? allocate(classes, sizeof *weights) : NULL;
-    if (weights != NULL && !loss_weights_read(&session->options, dataset, weights, error))
-        return false; /* on all ranks: their names are the same */
-    if (weights != NULL)
-        backend->copy(session->stream, session->loss_weights, weights, classes * sizeof *weights);
+    if (session->loss_weights != NULL)
+        backend->copy(session->stream, session->loss_weights, session->class_weights,
+                      (size_t)session->model->classes * sizeof *session->class_weights);
     if (session->row_weights != NULL)
         backend->copy(session->stream, session->row_weights, dataset->row_weights,
                       (size_t)source->rows * sizeof(float));
@@ -713,6 +710,7 @@ void session_close(struct session *session)
     profile_close(session->profile);
     grains_close(session->grains);
     free(session->timer.seconds);
+    free(session->class_weights);
     free(memory->rows);
     if (session->device != NULL) {
         const struct device_backend *backend = session->device->backend;

@@ -103,6 +103,7 @@ struct session {
     void *unflipped_logits; /* the same, of images that are not mirrored; NULL: eval.flip=off */
     int32_t *predicted;
     float *probabilities;              /* or the outputs, if the loss is not that of labels */
+    float *class_weights;              /* host, [classes], or NULL: 1 */
     float *loss_weights, *row_weights; /* device, [classes] and [source.rows], or NULL */
     int64_t *nonfinite_index;
     struct grains *grains; /* NULL: train.exact=off */
@@ -241,6 +242,18 @@ bool loss_weights_are_set(const struct options *options);
  * ERROR_USAGE if a name or number is wrong. */
 MUST_CHECK bool loss_weights_read(const struct options *options, const struct dataset *dataset,
                                   float *weights, struct error *error);
+
+/* True if train.weights=balanced. */
+bool loss_weights_are_balanced(const struct options *options);
+
+/* Set session->class_weights to those of train.weights, if there are any. Evaluations of single
+ * labels have none. With balanced, of n training samples in K classes, a class of m samples has
+ * the weight n / (K * m), and one without samples 1. Weights of single labels are multiplied by the
+ * power of two that makes their mean over the samples about 1, so that rounding them as losses are
+ * (loss_round) loses little; the weighted mean does not change. If samples are mixed, the loss is
+ * no weighted mean, and the weights stay. Return false with ERROR_USAGE if they are wrong. */
+MUST_CHECK bool loss_weights_set(struct session *session, const struct dataset *dataset,
+                                 bool training, struct error *error);
 
 /* Log the recipe of a session with an open model, and the padding of its images. */
 void recipe_log(const struct session *session);

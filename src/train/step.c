@@ -162,7 +162,8 @@ void step_loss(struct session *session, int64_t count, double scale, bool gradie
             .kind = gradient ? entropy[train->loss] : CROSS_ENTROPY_SOFTMAX, .batch = count,
             .classes = model->classes, .smoothing = gradient ? (float)train->label_smoothing : 0,
             .scale = (float)scale, .logits = session->logits, .labels = session->input.labels,
-            .targets = gradient ? session->input.targets : NULL, .dlogits = derivative,
+            .targets = gradient ? session->input.targets : NULL,
+            .weights = gradient ? session->loss_weights : NULL, .dlogits = derivative,
             .scaler = scaler, .sums = session->io.sums,
             .predicted = gradient ? NULL : session->predicted, .probabilities = probabilities);
     else

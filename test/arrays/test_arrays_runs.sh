@@ -86,6 +86,7 @@ for task in 'labels data.y=marks train.weights=1,2,3' \
     "differences $planes data.x=u0,u1@-1 data.residual=on augment.flip=0.5 augment.noise=0.1" \
     "padded $planes train.row_weight=latitude model.patch=3 model.pad=wrap" \
     "zones $planes $windows train.row_weight=latitude" \
+    "single data.y=uneven train.weights=storm:2,rain:5 train.label_smoothing=0.1 train.accumulate=2" \
     "cuts data.y=marks $windows" \
     "windows $planes $windows data.x=u0,u1@-1 data.residual=on augment.flip=0.5"; do
     name=${task%% *} targets="data.x=u0,u2@-1 ${task#* } data.val=0.2 data.val_from=end"
@@ -97,6 +98,13 @@ done
 run 1 listed $data $model data.x=u0,u2@-1 data.val=0.2 data.val_from=end $planes train.loss=huber train.weights=2,0.5 augment.flip=0.5 \
     augment.vflip=0.5 augment.roll=xy augment.noise=0.1 run.dir="$work/listed"
 result 'a list of weights has the bits of weights with names' "$(ended; same planes-1 listed)" listed.log
+run 1 scaled $data $model data.x=u0,u2@-1 data.val=0.2 data.val_from=end data.y=uneven train.weights=4,8,20 train.label_smoothing=0.1 \
+    run.dir="$work/scaled"
+result 'the loss of single labels is a weighted mean' "$(ended; same single-1 scaled)" scaled.log
+run 1 balanced $data $model data.x=u0 data.val=none data.y=uneven train.weights=balanced augment.mixup=0.2 run.dir="$work/balanced"
+bad=$(ended; has balanced.log 'train.weights=balanced: calm 0.8333, storm 0.8333, rain 1.667'; tr -d ' \n' <balanced/result.json >a
+    has a '"weights":\[0.8333[0-9]*,0.8333[0-9]*,1.666[0-9]*\]')
+result 'weights by the samples of each class' "$bad" balanced.log
 # The last task again.
 interrupted windows-3 windows-part 3
 run 1 windows-part $data $model $targets run.dir="$work/windows-part"
@@ -152,6 +160,9 @@ errors $data $model data.x=u0 3<<END
 2|train.weights=x:2: .*; the names are marks 0, marks 1, marks 2$|data.y=marks train.weights=x:2
 2|train.weights=u0:3: |data.y=u0@+2,u1 data.task=regression model.head=dense train.weights=u0:2,u0:3
 2|train.weights|train.weights=1,2
+2|train.loss|train.weights=1,2,3 train.loss=bce
+2|train.weights=balanced|data.y=marks train.weights=balanced
+2|data.balance=on|train.weights=balanced data.balance=on
 2|train.weights|data.y=marks train.weights=0,0,0
 END
 errors 3<<END

@@ -64,28 +64,31 @@ struct loss_case {
     double size; /* scale of the logits */
     enum cross_entropy_kind kind;
     float loss_scale; /* 0: no scaler */
+    bool weights;     /* of classes */
 };
 
 /* The first EMULATED ones are for the emulated GPU. */
 static const struct loss_case cases[] = {
-    {TYPE_FP32, 9, 10, 0, false, false, 5, CROSS_ENTROPY_SOFTMAX, 1024},
-    {TYPE_FP32, 5, 17, 0, false, true, 3000, CROSS_ENTROPY_SOFTMAX, 0},
-    {TYPE_FP32, 0, 10, 0.1f, false, false, 1, CROSS_ENTROPY_SOFTMAX, 0},
-    {TYPE_BF16, 3, 133, 0.2f, false, false, 10, CROSS_ENTROPY_SOFTMAX, 0},
-    {TYPE_FP16, 4, 21, 0.1f, true, true, 8, CROSS_ENTROPY_SOFTMAX, 1024},
-    {TYPE_FP32, 20, 10, 0, true, true, 9, CROSS_ENTROPY_BINARY, 0x1p-8f},
-    {TYPE_BF16, 3, 133, 0.2f, false, false, 10, CROSS_ENTROPY_BINARY, 0},
-    {TYPE_FP16, 4, 21, 0.1f, false, true, 8, CROSS_ENTROPY_BINARY_SUM, 0},
-    {TYPE_FP32, 70, 1000, 0.1f, false, true, 3, CROSS_ENTROPY_SOFTMAX, 0},
-    {TYPE_FP32, 1, 1, 0.1f, false, false, 5, CROSS_ENTROPY_SOFTMAX, 0},
-    {TYPE_FP32, 33, 3, 0, true, false, 20, CROSS_ENTROPY_SOFTMAX, 0},
-    {TYPE_BF16, 64, 10, 0, false, true, 5, CROSS_ENTROPY_SOFTMAX, 0},
-    {TYPE_BF16, 17, 1000, 0, true, true, 4, CROSS_ENTROPY_SOFTMAX, 0},
-    {TYPE_FP32, 300, 100, 0, false, false, 9, CROSS_ENTROPY_SOFTMAX, 0},
-    {TYPE_FP32, 5, 1000, 0, false, true, 300, CROSS_ENTROPY_BINARY_SUM, 0},
+    {TYPE_FP32, 9, 10, 0, false, false, 5, CROSS_ENTROPY_SOFTMAX, 1024, false},
+    {TYPE_FP32, 5, 17, 0, false, true, 3000, CROSS_ENTROPY_SOFTMAX, 0, false},
+    {TYPE_FP32, 0, 10, 0.1f, false, false, 1, CROSS_ENTROPY_SOFTMAX, 0, false},
+    {TYPE_BF16, 3, 133, 0.2f, false, false, 10, CROSS_ENTROPY_SOFTMAX, 0, false},
+    {TYPE_FP16, 4, 21, 0.1f, true, true, 8, CROSS_ENTROPY_SOFTMAX, 1024, false},
+    {TYPE_FP32, 20, 10, 0, true, true, 9, CROSS_ENTROPY_BINARY, 0x1p-8f, false},
+    {TYPE_BF16, 3, 133, 0.2f, false, false, 10, CROSS_ENTROPY_BINARY, 0, false},
+    {TYPE_FP16, 4, 21, 0.1f, false, true, 8, CROSS_ENTROPY_BINARY_SUM, 0, false},
+    {TYPE_FP32, 9, 13, 0.1f, false, true, 5, CROSS_ENTROPY_SOFTMAX, 1024, true},
+    {TYPE_BF16, 3, 270, 0, true, false, 4, CROSS_ENTROPY_SOFTMAX, 0, true},
+    {TYPE_FP32, 70, 1000, 0.1f, false, true, 3, CROSS_ENTROPY_SOFTMAX, 0, false},
+    {TYPE_FP32, 1, 1, 0.1f, false, false, 5, CROSS_ENTROPY_SOFTMAX, 0, false},
+    {TYPE_FP32, 33, 3, 0, true, false, 20, CROSS_ENTROPY_SOFTMAX, 0, false},
+    {TYPE_BF16, 64, 10, 0, false, true, 5, CROSS_ENTROPY_SOFTMAX, 0, false},
+    {TYPE_BF16, 17, 1000, 0, true, true, 4, CROSS_ENTROPY_SOFTMAX, 0, false},
+    {TYPE_FP32, 300, 100, 0, false, false, 9, CROSS_ENTROPY_SOFTMAX, 0, false},
+    {TYPE_FP32, 5, 1000, 0, false, true, 300, CROSS_ENTROPY_BINARY_SUM, 0, false},
 };
 
-enum { CASES = sizeof cases / sizeof cases[0], EMULATED = 8 };
+enum { CASES = sizeof cases / sizeof cases[0], EMULATED = 10 };
 
 static const float scale = 0.5f;
 
@@ -95,23 +98,27 @@ static struct cross_entropy run(struct device_test *test, const struct loss_case
     void *logits = device_test_random(test, it->type, count, it->size, 1);
     int32_t *labels = device_test_zeros(test, TYPE_FP32, it->batch);
     float *targets = device_test_random(test, TYPE_FP32, count, 1, 2);
+    float *weights = device_test_zeros(test, TYPE_FP32, it->classes);
     const struct loss_scaler scaler = {.scale = it->loss_scale};
     for (int64_t i = 0; i < it->batch; i++)
         labels[i] = (int32_t)(i * 7 % it->classes);
     for (int64_t i = 0; i < count; i++)
         targets[i] = fabsf(targets[i]); /* their sum need not be 1 */
-    const struct cross_entropy args = DEVICE_ARGS(
-        cross_entropy, .type = it->type, .kind = it->kind, .batch = it->batch,
-        .classes = it->classes, .smoothing = it->smoothing, .scale = scale, .logits = logits,
-        .labels = it->soft ? NULL : labels, .targets = it->soft ? targets : NULL,
-        .dlogits = it->in_place ? logits : device_test_zeros(test, it->type, count),
-        .sums = sums_of(test, (struct loss_sums){1, 2, 3, 4, 0, 0}),
-        .losses = device_test_zeros(test, TYPE_FP32, it->batch),
-        .predicted = device_test_zeros(test, TYPE_FP32, it->batch),
-        .probabilities = device_test_zeros(test, TYPE_FP32, count),
-        .scaler = it->loss_scale > 0
-                      ? device_test_copy(test, TYPE_FP32, &scaler, sizeof scaler / sizeof(float))
-                      : NULL);
+    for (int64_t i = 0; i < it->classes; i++)
+        weights[i] = (float)(i * 5 % 8) / 4;
+    const struct cross_entropy args =
+        DEVICE_ARGS(cross_entropy, .type = it->type, .kind = it->kind, .batch = it->batch,
+                    .classes = it->classes, .smoothing = it->smoothing, .scale = scale,
+                    .logits = logits, .labels = it->soft ? NULL : labels,
+                    .targets = it->soft ? targets : NULL, .weights = it->weights ? weights : NULL,
+                    .dlogits = it->in_place ? logits : device_test_zeros(test, it->type, count),
+                    .sums = sums_of(test, (struct loss_sums){1, 2, 3, 4, 0, 5, 6}),
+                    .losses = device_test_zeros(test, TYPE_FP32, it->batch),
+                    .predicted = device_test_zeros(test, TYPE_FP32, it->batch),
+                    .probabilities = device_test_zeros(test, TYPE_FP32, count),
+                    .scaler = it->loss_scale > 0 ? device_test_copy(test, TYPE_FP32, &scaler,
+                                                                    sizeof scaler / sizeof(float))
+                                                 : NULL);
     DEVICE_QUEUE(test, cross_entropy, &args);
     device_test_wait(test);
     return args;
@@ -140,9 +147,16 @@ static void check_row(const struct loss_case *it, const struct cross_entropy *t,
         targets[i] = it->soft ? (double)t->targets[row * classes + i]
                               : (double)it->smoothing / (double)classes +
                                     (i == t->labels[row] ? 1 - (double)it->smoothing : 0);
-        weight += targets[i];
     }
     int64_t label = it->soft ? largest_of(targets, classes) : t->labels[row];
+    for (int64_t i = 0; i < classes; i++) {
+        targets[i] *= it->weights ? (double)t->weights[i] : 1;
+        weight += targets[i];
+    }
+    if (it->weights) {
+        sums->weight += it->soft ? 1 : (double)t->weights[label];
+        sums->counted += it->soft ? 1 : (double)t->weights[label];
+    }
     int64_t best = largest_of(logits, classes);
     for (int64_t i = 0; i < classes; i++) {
         sum += exp(logits[i] - logits[best]);
@@ -179,12 +193,42 @@ TEST_KERNELS(losses_are_right)
         const struct cross_entropy t = run(&test, &cases[i]);
         DEVICE_TEST_AGAIN(&test, other, run(&other, &cases[i]))
         const double *logits = device_test_given(&test, t.logits);
-        struct loss_sums sums = {1, 2, 3, 4, 0, 0};
+        struct loss_sums sums = {1, 2, 3, 4, 0, 5, 6};
         for (int64_t row = 0; row < cases[i].batch; row++)
             check_row(&cases[i], &t, logits + row * cases[i].classes, row, &sums);
         assert_true(fabs(t.sums->loss - sums.loss) <= 1e-6 * sums.loss);
         assert_true(t.sums->top1 == sums.top1 && t.sums->top5 == sums.top5);
         assert_true(t.sums->samples == sums.samples);
+        assert_true(t.sums->weight == sums.weight && t.sums->counted == sums.counted);
+    }
+}
+
+/* torch.nn.functional.cross_entropy(logits, labels, weight=weights, label_smoothing=0.1) and its
+ * gradient, and the loss of torch's targets of classes, which is no weighted mean. */
+TEST(weighted_losses_are_pytorchs)
+{
+    static const float logits[] = {1, 2, 3, 0, -1, 2, 3, 0, 0.5f}, weights[] = {1, 0.5f, 4};
+    static const float targets[] = {0.7f, 0.3f, 0, 0, 0.5f, 0.5f, 0.2f, 0.2f, 0.6f};
+    static const int32_t labels[] = {0, 2, 1};
+    static const double expected[] = {
+        -0.15196367498159172, 0.04517378975321774,  0.10678988522837406,
+        0.07249184927364528,  0.025867530340706043, -0.09835937961435133,
+        0.09567484488797996,  -0.07978337499667212, -0.015891469891307835};
+    for (int soft = 0; soft < 2; soft++) {
+        DEVICE_TEST(test, 1);
+        float *gradient = device_test_zeros(&test, TYPE_FP32, 9);
+        struct loss_sums *sums = sums_of(&test, (struct loss_sums){0});
+        DEVICE_RUN(&test, cross_entropy, .batch = 3, .classes = 3, .smoothing = 0.1f,
+                   .scale = 1 / 5.5f, .logits = device_test_copy(&test, TYPE_FP32, logits, 9),
+                   .labels = soft ? NULL : device_test_copy(&test, TYPE_FP32, labels, 3),
+                   .targets = soft ? device_test_copy(&test, TYPE_FP32, targets, 9) : NULL,
+                   .weights = device_test_copy(&test, TYPE_FP32, weights, 3), .dlogits = gradient,
+                   .sums = sums);
+        device_test_wait(&test);
+        assert_true(sums->counted == (soft ? 3 : 5.5));
+        assert_true(fabs(loss_mean(sums) - (soft ? 3.221025200458886 : 0.8901715349884775)) < 1e-6);
+        for (int i = 0; i < 9 && !soft; i++)
+            assert_true(fabs((double)gradient[i] - expected[i]) < 1e-6);
     }
 }
 
