@@ -35,7 +35,7 @@ static const char *const option_names[] = {
     "model.layer_scale", "model.mlp", "model.gelu", "model.width", "eval.resize", "eval.resize_to",
     "eval.crop", "eval.crop_pad", "data.exif", "data.format", "data.x", "data.y", "data.order",
     "data.sample_dim", "data.join", "data.transform", "data.forcings", "data.task", "data.residual",
-    "train.loss", "train.ignore_label", "data.coordinates"};
+    "train.loss", "train.ignore_label", "train.weights", "data.coordinates"};
 /* clang-format on */
 enum { OPTION_NAMES = sizeof option_names / sizeof *option_names };
 

@@ -55,6 +55,10 @@ for ranks in 1 3; do
 done
 cmp -s outputs-1 outputs-3 || bad="$bad other outputs on three ranks;"
 result 'metrics.csv has the errors of outputs, and of persistence where the input has them' "$bad" planes-1/metrics.csv
+run 1 weights eval planes-1/weights.safetensors data.root="$work/data/storms.h5" data.val=0.2 data.val_from=end \
+    train.precision=fp32
+bad=$(ended; near "$(number weights.log loss)" "$(number planes-1/result.json loss)")
+result 'the weights of outputs are in the metadata' "$bad" weights.log
 set -- $(sed -n 's/.*"output_loss": *\([0-9.e+-]*\).*/\1/p' planes-1/result.json)
 bad=$(near "$(awk -v a="$1" -v b="$2" 'BEGIN { print (a + 3 * b) / 4 }')" "$(sed -n '/"outputs"/q; s/.*"loss": *\([0-9.e+-]*\).*/\1/p' planes-1/result.json | tail -1)")
 [ "$1" != "$2" ] && [ $# = 2 ] || bad="$bad losses $*;"
