@@ -670,6 +670,13 @@ static void arrays_span(const struct dataset *dataset, int64_t record, double sp
     }
 }
 
+static bool arrays_find_periods(const struct dataset *dataset, const char *periods, bool *held,
+                                struct error *error)
+{
+    const struct arrays *self = dataset->self;
+    return file_series_find_periods(&self->series, periods, held, error);
+}
+
 const struct arrays *arrays_of(const struct dataset *dataset)
 {
     return dataset->format == &dataset_arrays ? dataset->self : NULL;
@@ -721,6 +728,7 @@ const struct dataset_format dataset_arrays = {
     .label = arrays_label,
     .chunk = arrays_chunk,
     .span = arrays_span,
+    .find_periods = arrays_find_periods,
     .name_record = arrays_name_record,
     .use_origins = arrays_use_origins,
     .close = arrays_close,

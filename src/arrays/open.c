@@ -44,8 +44,10 @@ static bool variables_resolve(struct dataset *dataset, const struct options *opt
                 "data.x and data.y have more than %d offsets (@), with those of data.forcings",
                 SERIES_OFFSETS);
     }
-    const bool by_time = options->data.val == VALIDATION_FRACTION &&
-                         options->data.val_from == VAL_FROM_END && !allows_none;
+    const bool by_time =
+        !allows_none &&
+        (options->data.val == VALIDATION_PERIODS ||
+         (options->data.val == VALIDATION_FRACTION && options->data.val_from == VAL_FROM_END));
     self->series.is_ordered = !self->series.counts && (self->series.joined || by_time ||
                                                        file_series_ends(&self->series) > 0);
     for (int v = 0; allows_none && v < self->y_count; v++)

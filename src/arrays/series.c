@@ -10,6 +10,7 @@
 #include "base/allocate.h"
 #include "base/base.h"
 #include "base/log.h"
+#include "base/text.h"
 
 enum { OFFSET_MOST = 1 << 30 };
 
@@ -292,37 +293,40 @@ static int64_t records_find(struct file_series *series, const double *place, boo
     return ends;
 }
 
-/* Set an error if offsets in seconds cannot be used. */
-static bool seconds_check(const struct file_series *series, bool has_times, struct error *error)
+/* Return why samples have no times, or no dates, for messages; NULL: they have. */
+static const char *untimed(const struct file_series *series, bool needs_dates)
 {
     const struct time_units *times = &series->file[0].units;
-    const char *fault = series->counts ? "data.coordinates=ignore counts samples"
-                        : !has_times   ? "the samples have no times"
-                        : !times->has_date && times->seconds <= 0 ? "its times have no units"
-                                                                  : NULL;
-    for (int o = 0; fault != NULL && o < series->offset_count; o++)
-        if (series->offset[o].seconds != 0)
-            return error_set(error, ERROR_DATA,
-                             "%s: offsets with a unit of time, as in u@+6h, cannot be used: %s; "
-                             "count steps, as in u@+1",
-                             series->file[0].path, fault);
-    return true;
+    for (int64_t f = 0; f < series->count; f++)
+        if (series->counts || series->is_mixed || series->file[f].time == NULL)
+            return series->counts     ? "data.coordinates=ignore counts samples"
+                   : series->is_mixed ? "times of the files cannot be compared"
+                                      : "the samples have no times";
+    return times->has_date || (!needs_dates && times->seconds > 0)
+               ? NULL
+               : "the times have no units, such as hours since 2000-01-01";
 }
 
 /* Divide the offsets in seconds by the step, if it is known. */
 static bool seconds_divide(struct file_series *series, struct error *error)
 {
     const struct time_step *step = &series->step;
+    const char *fault = untimed(series, false);
     char text[TIME_TEXT], step_text[TIME_TEXT];
-    for (int o = 0; o < series->offset_count && step->size > 0; o++) {
+    for (int o = 0; o < series->offset_count; o++) {
         struct series_offset *offset = &series->offset[o];
-        const double steps = rint(offset->seconds / step->size);
+        const double steps = step->size > 0 ? rint(offset->seconds / step->size) : 0;
         if (offset->seconds == 0)
             continue;
+        if (fault != NULL)
+            return error_set(error, ERROR_DATA,
+                             "%s: offsets with a unit of time, as in u@+6h, cannot be used: %s; "
+                             "count steps, as in u@+1",
+                             series->file[0].path, fault);
         if (step->months == 0 && steps != 0 &&
             fabs(offset->seconds - steps * step->size) <= 0.01 * step->size) {
             offset->steps = (int64_t)steps;
-        } else if (offset->required) {
+        } else if (offset->required && step->size > 0) {
             time_step_write(&(struct time_step){.size = fabs(offset->seconds)}, true, text);
             time_step_write(step, true, step_text);
             return error_set(error, ERROR_DATA,
@@ -372,15 +376,15 @@ bool file_series_pair(struct file_series *series, bool logs, struct error *error
         series->is_mixed = true;
         break;
     }
-    if (!seconds_check(series, has_times && !series->is_mixed, error) ||
-        (used && (series->joined || has_offsets) && !order_check(series, error)))
+    if (used && (series->joined || has_offsets) && !order_check(series, error))
         return false;
     OWNED double *place = allocate((size_t)series->samples, sizeof *place);
     for (int64_t n = 0; n < series->samples; n++)
         place[n] = steps ? instant_of(series, n) : (double)n;
-    if (steps && ((series->step.size <= 0 &&
-                   !step_find(series, place, file_series_ends(series) > 0, error)) ||
-                  !seconds_divide(series, error)))
+    if (steps && series->step.size <= 0 &&
+        !step_find(series, place, file_series_ends(series) > 0, error))
+        return false;
+    if (!seconds_divide(series, error))
         return false;
     const int64_t at_ends = records_find(series, place, steps);
     const int64_t left_out = series->samples - series->records, at_gaps = left_out - at_ends;
@@ -435,6 +439,52 @@ double file_series_time(const struct file_series *series, int64_t record, int of
             return file->time[number - file->first];
     }
     return time_encode(to, file_series_instant(series, record, offset));
+}
+
+bool file_series_find_periods(const struct file_series *series, const char *periods, bool *held,
+                              struct error *error)
+{
+    static const double rounding = 5e-4; /* of times that are not whole seconds */
+    const struct time_units *times = &series->file[0].units;
+    const char *fault = untimed(series, true);
+    double range[2], first = (double)INFINITY, last = (double)-INFINITY;
+    char from[TIME_TEXT], to[TIME_TEXT];
+    int64_t total = 0;
+    size_t length;
+    if (fault != NULL)
+        return error_set(error, ERROR_DATA,
+                         "%s: data.val=%s cannot be used: %s; hold out a fraction, as in "
+                         "data.val=0.1",
+                         series->file[0].path, periods, fault);
+    for (const char *item = text_next_item(periods, &length); item != NULL;
+         item = text_next_item(item + length, &length)) {
+        int64_t inside = 0;
+        if (!time_period_parse(times->calendar, item, length, range))
+            return error_set(error, ERROR_USAGE,
+                             "data.val=%s: '%.*s' is no period in the calendar of %s; write dates "
+                             "as 2019, 2019-07 or 2019-07-31T06, or two with .. between them",
+                             periods, (int)length, item, series->file[0].path);
+        for (int64_t r = 0; r < series->records; r++) {
+            const double instant = file_series_instant(series, r, 0) + rounding;
+            const bool is_inside = instant >= range[0] && instant < range[1];
+            first = fmin(first, instant - rounding);
+            last = fmax(last, instant - rounding);
+            inside += is_inside;
+            total += is_inside && !held[r];
+            held[r] = held[r] || is_inside;
+        }
+        if (inside > 0 && total < series->records)
+            continue;
+        time_write(times, first, from);
+        time_write(times, last, to);
+        return error_set(error, ERROR_DATA,
+                         "data.val=%s: '%.*s' %s: the samples have times from %s to %s; set a part "
+                         "of them",
+                         periods, (int)length, item,
+                         inside == 0 ? "holds out no sample" : "leaves no training sample", from,
+                         to);
+    }
+    return true;
 }
 
 void file_series_close(struct file_series *series)

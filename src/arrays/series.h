@@ -98,6 +98,11 @@ double file_series_instant(const struct file_series *series, int64_t record, int
 /* Return the same as a number in `units`. */
 double file_series_time(const struct file_series *series, int64_t record, int offset);
 
+/* Set held[r] of all records r in a list of periods of time. A period without records, and one with
+ * all records, are an error, and so are samples without dates. */
+MUST_CHECK bool file_series_find_periods(const struct file_series *series, const char *periods,
+                                         bool *held, struct error *error);
+
 /* True if both steps are equal or one is not known. Write a step: "6 hours". */
 bool time_step_agrees(const struct time_step *one, const struct time_step *other);
 void time_step_write(const struct time_step *step, bool has_date, char text[TIME_TEXT]);

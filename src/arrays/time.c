@@ -4,6 +4,7 @@
 #endif
 #include "arrays/time.h"
 
+#include <ctype.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -200,6 +201,52 @@ static bool origin_parse(const char *text, struct time_units *parsed)
     parsed->origin = (double)days_of(parsed->calendar, &date) * TIME_DAY + atoi(hour) * 3600 +
                      minute * 60 + second - zone;
     return true;
+}
+
+/* Set the instants at which a date begins and ends. */
+static bool date_parse(enum time_calendar calendar, const char *text, double range[2])
+{
+    static const char first[] = "0000-01-01T00:00:00"; /* replaces what a date leaves out */
+    static const struct {
+        size_t length;
+        int months, seconds;
+    } precisions[] = {{4, 12, 0},    {7, 1, 0},   {10, 0, TIME_DAY},
+                      {13, 0, 3600}, {16, 0, 60}, {19, 0, 1}};
+    struct time_units units = {.calendar = calendar};
+    const size_t length = strlen(text);
+    char date[sizeof first];
+    for (size_t i = 0; i < sizeof first; i++) {
+        date[i] = i < length ? text[i] : first[i];
+        if (isdigit((unsigned char)first[i]) ? !isdigit((unsigned char)date[i])
+                                             : date[i] != first[i])
+            return false;
+    }
+    for (size_t p = 0; p < sizeof precisions / sizeof precisions[0]; p++) {
+        if (precisions[p].length != length || !origin_parse(date, &units))
+            continue;
+        range[0] = units.origin;
+        range[1] =
+            time_add_months(calendar, units.origin, precisions[p].months) + precisions[p].seconds;
+        return true;
+    }
+    return false;
+}
+
+bool time_period_parse(enum time_calendar calendar, const char *text, size_t length,
+                       double range[2])
+{
+    double first[2] = {(double)-INFINITY}, last[2] = {0, (double)INFINITY};
+    char begin[64];
+    snprintf(begin, sizeof begin, "%.*s", (int)length, text);
+    char *dots = strstr(begin, ".."), *end = dots != NULL ? dots + 2 : begin;
+    if (dots != NULL)
+        *dots = '\0';
+    if ((*begin != '\0' && !date_parse(calendar, begin, first)) ||
+        (*end != '\0' && !date_parse(calendar, end, last)))
+        return false;
+    range[0] = first[0];
+    range[1] = last[1];
+    return range[0] < range[1];
 }
 
 bool time_units_parse(const char *units, const char *calendar, struct time_units *parsed)

@@ -41,6 +41,12 @@ bool time_units_comparable(const struct time_units *one, const struct time_units
 double time_decode(const struct time_units *units, double value);
 double time_encode(const struct time_units *units, double instant);
 
+/* Parse a period: a date, or two with ".." between them, one of which may be left out. A date is
+ * "2019", "2019-07", "2019-07-31", or has hours, minutes and seconds after a T. Set the instant of
+ * its begin and the instant after its end. Return false if the calendar has no such dates. */
+bool time_period_parse(enum time_calendar calendar, const char *text, size_t length,
+                       double range[2]);
+
 /* Return the months from 0000-01 to that of an instant. */
 int64_t time_month(enum time_calendar calendar, double instant);
 

@@ -20,10 +20,12 @@ static void evaluation_report(const struct inference *inference,
         puts(text);
     free(text);
     evaluation_log(inference->split_name, evaluation, dataset, 6, "");
+    char val[OPTION_TEXT];
+    options_value_text(&inference->session.options, "data.val", val, sizeof val);
     if (inference->chose_best)
-        log_warn("data.val=%g: the best checkpoint was chosen on these images, so its accuracy on "
+        log_warn("data.val=%s: the best checkpoint was chosen on these images, so its accuracy on "
                  "them is an overestimate; evaluate images that the run has not seen",
-                 inference->session.options.data.val_fraction);
+                 val);
     if (world->rank == 0 && error->kind == ERROR_NONE)
         error_defer(app_output_arrived(error));
     comm_agree(world, error);

@@ -166,7 +166,7 @@ static void options_make(const struct plan *plan, int64_t batch, struct options 
             options->data.image = larger(source->height, source->width);
         options->data.classes = options->model.classes;
         options->data.shuffle = options->data.balance = false;
-        if (options->data.val == VALIDATION_REFERENCE || options->data.val == VALIDATION_FRACTION)
+        if (options->data.val == VALIDATION_REFERENCE || options_hold_out(options))
             options->data.val = VALIDATION_TEST;
         options->data.val_fraction = 0;
         options->model.channels = source->channels;

@@ -49,7 +49,7 @@ static bool open_split(struct dataset *dataset, const struct options *options,
 {
     const uint64_t seed = (uint64_t)options->run.seed;
     const int val = options->data.val;
-    const bool divides = val == VALIDATION_FRACTION && split != SPLIT_ALL;
+    const bool divides = options_hold_out(options) && split != SPLIT_ALL;
     const char *root = options->data.root;
     if (split == SPLIT_VALIDATION && val == VALIDATION_NONE)
         return error_set(error, ERROR_USAGE,
@@ -63,6 +63,11 @@ static bool open_split(struct dataset *dataset, const struct options *options,
                          "data.val=val: data.format=%s has no validation split of its own; use "
                          "data.val=test, data.val=reference or data.val=0.1",
                          format->name);
+    if (val == VALIDATION_PERIODS && format->find_periods == NULL)
+        return error_set(error, ERROR_USAGE,
+                         "data.val=%s: samples of data.format=%s have no times; hold out a "
+                         "fraction, as in data.val=0.1",
+                         options->data.val_periods, format->name);
     dataset->format = format;
     dataset->held_out = divides && split == SPLIT_VALIDATION;
     if (!format->open(options, dataset->held_out ? SPLIT_TRAIN : split, dataset, error))
@@ -72,14 +77,18 @@ static bool open_split(struct dataset *dataset, const struct options *options,
                          (long long)dataset->count);
     if (val == VALIDATION_REFERENCE && split != SPLIT_ALL)
         split_reference(dataset, seed, split);
-    const bool by_class = options->data.val_from != VAL_FROM_END;
+    const bool by_class = val == VALIDATION_FRACTION && options->data.val_from != VAL_FROM_END;
     const double fraction = options->data.val_fraction;
     if (divides && by_class && dataset->has_offsets && split == SPLIT_TRAIN)
         log_warn("data.val=%g holds out random samples of a time series, which share values with "
                  "training samples (@): data.val_from=end holds out the last ones",
                  fraction);
-    if (divides && (split != SPLIT_TEST || dataset->held_out))
-        (by_class ? split_stratified : split_end)(dataset, fraction, dataset->held_out);
+    if (divides && (split != SPLIT_TEST || dataset->held_out)) {
+        if (by_class)
+            split_stratified(dataset, fraction, dataset->held_out);
+        else if (!split_by_time(dataset, options, dataset->held_out, error))
+            return false;
+    }
     if (dataset->count == 0)
         return error_set(
             error, ERROR_DATA,

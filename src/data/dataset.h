@@ -61,6 +61,10 @@ struct dataset_format {
     /* Set the place of a record on the axis of time, or of samples, and the first and the last
      * place of which it has values, for data.val_from=end. NULL: its number. */
     void (*span)(const struct dataset *dataset, int64_t record, double span[3]);
+    /* Set held[r] of all records r in a list of periods of time, "2019-07..2020-06,2021". NULL: the
+     * records have no times. */
+    bool (*find_periods)(const struct dataset *dataset, const char *periods, bool *held,
+                         struct error *error);
     /* Name of a record in messages: its file. NULL: only the record number is known. */
     void (*name_record)(const struct dataset *dataset, int64_t record, char *text, size_t size);
     /* The origins of the targets have changed: read again those that are in memory. NULL: none

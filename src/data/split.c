@@ -24,7 +24,7 @@ int split_stored(const struct options *options, enum data_split split, const boo
         split = SPLIT_TEST;
     if (!stored[split] && split != SPLIT_TRAIN)
         split = SPLIT_VALIDATION;
-    if (!stored[split] && options->data.val == VALIDATION_FRACTION)
+    if (!stored[split] && options_hold_out(options))
         split = SPLIT_TRAIN;
     return stored[split] ? (int)split : -1;
 }
@@ -110,6 +110,7 @@ void split_stratified(struct dataset *dataset, double fraction, bool held_out)
 struct placed {
     double span[3]; /* as in dataset_format.span */
     uint32_t sample;
+    bool held, shares; /* it is held out; it shares values with a sample that is */
 };
 
 static int compare_placed(const void *left, const void *right)
@@ -119,31 +120,55 @@ static int compare_placed(const void *left, const void *right)
                                     : compare_uint32(&a->sample, &b->sample);
 }
 
-void split_end(struct dataset *dataset, double fraction, bool held_out)
+/* Mark the last samples. Return true if all samples have the same time. */
+static bool end_hold(struct placed *placed, size_t count, double fraction)
 {
-    const size_t count = (size_t)dataset->count;
-    OWNED struct placed *placed = allocate(count, sizeof *placed);
-    OWNED uint32_t *order = order_allocate(dataset);
-    double begin = (double)INFINITY; /* of the values of samples that are held out */
-    size_t first = count - held_out_of(count, fraction), kept = 0;
-    for (size_t i = 0; i < count; i++) {
-        const uint32_t record = dataset_record(dataset, (int64_t)i);
-        placed[i].sample = (uint32_t)i;
-        placed[i].span[0] = placed[i].span[1] = placed[i].span[2] = (double)record;
-        if (dataset->format->span != NULL)
-            dataset->format->span(dataset, record, placed[i].span);
-    }
-    qsort(placed, count, sizeof *placed, compare_placed);
+    size_t first = count - held_out_of(count, fraction);
     /* Samples of the same time are in the same split, unless all have the same. */
     const bool is_one = placed[0].span[0] == placed[count - 1].span[0];
     while (!is_one && first > 1 && placed[first - 1].span[0] == placed[first].span[0])
         first--;
     for (size_t i = first; i < count; i++)
-        begin = fmin(begin, placed[i].span[1]);
-    for (size_t i = held_out ? first : 0; i < (held_out ? count : first); i++)
-        if (held_out || is_one || placed[i].span[2] < begin)
+        placed[i].held = true;
+    return is_one;
+}
+
+bool split_by_time(struct dataset *dataset, const struct options *options, bool held_out,
+                   struct error *error)
+{
+    const size_t count = (size_t)dataset->count;
+    OWNED struct placed *placed = allocate(count, sizeof *placed);
+    OWNED uint32_t *order = order_allocate(dataset);
+    OWNED bool *held = allocate(count, sizeof *held);
+    double begin = (double)INFINITY, end = (double)-INFINITY; /* of values that are held out */
+    bool is_one = false;
+    size_t kept = 0;
+    if (options->data.val == VALIDATION_PERIODS &&
+        !dataset->format->find_periods(dataset, options->data.val_periods, held, error))
+        return false;
+    for (size_t i = 0; i < count; i++) {
+        const uint32_t record = dataset_record(dataset, (int64_t)i);
+        placed[i].sample = (uint32_t)i;
+        placed[i].held = held[i];
+        placed[i].span[0] = placed[i].span[1] = placed[i].span[2] = (double)record;
+        if (dataset->format->span != NULL)
+            dataset->format->span(dataset, record, placed[i].span);
+    }
+    qsort(placed, count, sizeof *placed, compare_placed);
+    if (options->data.val == VALIDATION_FRACTION)
+        is_one = end_hold(placed, count, options->data.val_fraction);
+    for (size_t i = 0; i < count; i++) {
+        end = placed[i].held ? fmax(end, placed[i].span[2]) : end;
+        placed[i].shares = placed[i].span[1] <= end;
+    }
+    for (size_t i = count; i-- > 0;) {
+        begin = placed[i].held ? fmin(begin, placed[i].span[1]) : begin;
+        placed[i].shares |= placed[i].span[2] >= begin;
+        if (held_out ? placed[i].held : !placed[i].held && (is_one || !placed[i].shares))
             order[kept++] = placed[i].sample;
+    }
     keep_part(dataset, order, 0, (int64_t)kept);
+    return true;
 }
 
 /* ---- Files. */

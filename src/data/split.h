@@ -10,7 +10,7 @@
 
 /* Return the split whose files are opened for `split`; -1: none. stored[s]: split s has files.
  * Without a test split, the validation split is the test split; without both, data.val=FRACTION
- * holds out training samples. */
+ * or periods hold out training samples. */
 int split_stored(const struct options *options, enum data_split split, const bool stored[3]);
 
 /* Keep `count` random samples. draw: number of this selection; others of the same seed are
@@ -33,10 +33,13 @@ void split_by_class(const struct dataset *dataset, uint32_t *samples, size_t *be
  * n - 1. The larger of two fractions holds out all samples of the smaller one, and more. */
 void split_stratified(struct dataset *dataset, double fraction, bool held_out);
 
-/* Keep the last n * fraction of n samples (rounded, at least one if n > 1, at most n - 1), or the
- * samples before them without those that share values with them. The order is that of their times
- * in all files; samples of the time of the first one that is held out are held out, too. */
-void split_end(struct dataset *dataset, double fraction, bool held_out);
+/* Keep the samples that data.val holds out by their times, or the others without those that share
+ * values with them. Periods: the samples in them; a period without samples, and periods with all
+ * samples, are an error. A fraction: the last n * fraction of n samples (rounded, at least one if
+ * n > 1, at most n - 1), in the order of their times in all files; samples of the time of the first
+ * one that is held out are held out, too. */
+MUST_CHECK bool split_by_time(struct dataset *dataset, const struct options *options, bool held_out,
+                              struct error *error);
 
 /* ---- The files of a data set, whose names contain their split. */
 

@@ -160,12 +160,17 @@ static bool read_switch(const char *text, bool *value)
     return false;
 }
 
-/* Read a choice, or a number if the option accepts one. A word sets the number to 0, so that
- * options with the same meaning have the same bytes. */
+/* Read a choice, or a number or a text if the option accepts one. Those that are not given are set
+ * to 0, so that options with the same meaning have the same bytes. */
 static bool read_choice(const struct option_entry *entry, const char *text, struct options *options)
 {
     int *value = (int *)(void *)((char *)options + entry->offset);
     double *number = (double *)(void *)((char *)options + entry->number_offset);
+    char *other = (char *)options + entry->text_offset;
+    if (entry->number_offset > 0)
+        *number = 0;
+    if (entry->text_offset > 0)
+        memset(other, 0, OPTION_TEXT);
     /* A choice of on and off also accepts yes, no, true, false, 1 and 0. */
     bool on;
     const bool is_switch = entry->number_offset == 0 && read_switch(text, &on);
@@ -173,10 +178,13 @@ static bool read_choice(const struct option_entry *entry, const char *text, stru
     for (const struct option_choice *choice = entry->choices; choice->word != NULL; choice++) {
         if (strcasecmp(text, choice->word) == 0 || strcasecmp(word, choice->word) == 0) {
             *value = choice->value;
-            if (entry->number_offset > 0)
-                *number = 0;
             return true;
         }
+    }
+    if (entry->text_offset > 0 && entry->is_text(text)) {
+        *value = entry->text_choice;
+        snprintf(other, OPTION_TEXT, "%s", text);
+        return strlen(text) < OPTION_TEXT;
     }
     *value = entry->number_choice;
     return entry->number_offset > 0 && read_number(entry, text, number);
@@ -301,6 +309,8 @@ void option_write(const struct option_entry *entry, const struct options *option
                 snprintf(text, size, "%s", choice->word);
         if (entry->number_offset > 0 && *(const int *)value == entry->number_choice)
             text_shortest_decimal(*number, false, text, size);
+        if (entry->text_offset > 0 && *(const int *)value == entry->text_choice)
+            snprintf(text, size, "%s", (const char *)options + entry->text_offset);
         return;
     case OPTION_IS_LIST:
         snprintf(text, size, "%s", list->count == 0 ? "auto" : "");
@@ -342,7 +352,10 @@ static void describe_choices(const struct option_entry *entry, const char *range
                                                                          : ", ",
                                  choice->word);
     if (has_number)
-        snprintf(text + used, size - used, ", or a number%s", range);
+        used += (size_t)snprintf(text + used, size - used, "%s a number%s",
+                                 entry->text_offset > 0 ? "," : ", or", range);
+    if (entry->text_offset > 0)
+        snprintf(text + used, size - used, ", or %s", entry->text_example);
 }
 
 void option_describe(const struct option_entry *entry, char *text, size_t size)

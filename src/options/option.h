@@ -51,6 +51,10 @@ struct option_entry {
     const struct option_choice *choices; /* ends with a NULL word */
     size_t number_offset; /* choices that accept a number, too: offset of its double; else 0 */
     int number_choice;    /* their constant if a number is given */
+    size_t text_offset;   /* choices that accept other texts, too: offset of the text; else 0 */
+    int text_choice;      /* their constant if a text is given */
+    bool (*is_text)(const char *text);
+    const char *text_example;               /* for messages: "a period of time, as 2019" */
     const struct option_condition *applies; /* NULL: always */
     enum option_effect effect;
 };

@@ -114,11 +114,18 @@ CONDITION(with_gpu, o->run.backend != BACKEND_CPU, "run.backend=cuda or auto")
     static const struct option_section section##_section = {                                       \
         .name = #section, .help = text, .effect = of_section, .applies = condition};
 #define OPTION(...)
-#define NUMBER_ONLY(...)
+#define VALUE_ONLY(...)
 #define SECTION_END(...)
 #include "options/options_list.h"
 
 /* ---- options */
+
+/* True if a text can be a list of periods of time, whose dates begin with years of four digits. */
+static bool text_is_period(const char *text)
+{
+    const char *date = text + (strncmp(text, "..", 2) == 0 ? 2 : 0);
+    return strspn(date, "0123456789") >= 4 && text[strspn(text, "0123456789-.:T,")] == '\0';
+}
 
 /* 2^53: every whole number up to this one is a double. */
 #define LARGEST 9007199254740992.0
@@ -143,7 +150,7 @@ CONDITION(with_gpu, o->run.backend != BACKEND_CPU, "run.backend=cuda or auto")
      .preset = (value),                                                                            \
      .help = (text),                                                                               \
      facts},
-#define NUMBER_ONLY(...)
+#define VALUE_ONLY(...)
 #define SECTION_END(...)
 const struct option_entry option_table[] = {
 #include "options/options_list.h"

@@ -106,7 +106,10 @@ enum mlp_choice { MLP_CHOICES(OPTION_CONSTANT) };
     X(VALIDATION_REFERENCE, "reference")                                                           \
     X(VALIDATION_NONE, "none")                                                                     \
     X(VALIDATION_VAL, "val")
-enum validation_choice { VALIDATION_CHOICES(OPTION_CONSTANT) VALIDATION_FRACTION };
+enum validation_choice {
+    VALIDATION_CHOICES(OPTION_CONSTANT) VALIDATION_FRACTION,
+    VALIDATION_PERIODS
+};
 
 #define VAL_FROM_CHOICES(X) X(VAL_FROM_CLASSES, "classes") X(VAL_FROM_END, "end")
 enum val_from_choice { VAL_FROM_CHOICES(OPTION_CONSTANT) };

@@ -24,12 +24,18 @@ struct options {
 #define CHOICE(choice, ...) enum choice
 #define SECTION(section, ...) struct section##_options {
 #define OPTION(section, member, preset, type, help) type member;
-#define NUMBER_ONLY(member) double member;
+#define VALUE_ONLY(type, member) type member;
 #define SECTION_END(section)                                                                       \
     }                                                                                              \
     section;
 #include "options/options_list.h"
 };
+
+/* True if data.val holds out training samples: a fraction of them, or periods of time. */
+static inline bool options_hold_out(const struct options *options)
+{
+    return options->data.val == VALIDATION_FRACTION || options->data.val == VALIDATION_PERIODS;
+}
 
 /* Set all options to their defaults. */
 void options_default(struct options *options);

@@ -6,7 +6,7 @@
  *   SECTION(NAME, HELP, EFFECT, CONDITION): EFFECT and CONDITION are those of options without one
  *   OPTION(SECTION, KEY, DEFAULT, KIND(MEMBERS), HELP)
  *   OPTION(SECTION, KEY, DEFAULT, CHOICE(ENUM, LIST, MEMBERS), HELP)
- *   NUMBER_ONLY(NAME): a number of the section that is no option
+ *   VALUE_ONLY(TYPE, NAME): a value of the section that is no option
  *   SECTION_END(NAME) */
 SECTION(run, "name, folder and seed of the run", EFFECT_LEARNING, NULL)
 OPTION(run, name, "vittrain", TEXT(.flags = "experiment exp-name", .effect = EFFECT_NONE),
@@ -144,15 +144,20 @@ OPTION(data, balance, "off", SWITCH(),
        "Single labels: draw all classes equally often. An epoch has as many samples as without it: "
        "those of small classes are drawn several times, those of large ones not in each epoch.")
 OPTION(data, drop_last, "off", SWITCH(), "Drop the last batch of an epoch if it is incomplete.")
-NUMBER_ONLY(val_fraction)
+VALUE_ONLY(double, val_fraction)
+VALUE_ONLY(option_text, val_periods)
 OPTION(data, val, "test",
        CHOICE(validation_choice, VALIDATION_CHOICES,
               .number_offset = offsetof(struct options, data.val_fraction),
               .number_choice = VALIDATION_FRACTION, .most = 1, .above_least = true,
-              .below_most = true),
+              .below_most = true, .text_offset = offsetof(struct options, data.val_periods),
+              .text_choice = VALIDATION_PERIODS, .is_text = text_is_period,
+              .text_example = "a period of time, as 2019, 2019-07..2020-06 or 2019.."),
        "Data for the evaluations during training. test: the test set. A fraction, for example 0.1: "
        "this part of each class is held out from the training samples; the choice depends on the "
-       "files only, not on run.seed. reference: a random split of all samples into 75 % for "
+       "files only, not on run.seed. A period, for example 2019-07..2020-06, or several separated "
+       "by commas: arrays, the samples of these times. reference: a random split of all samples "
+       "into 75 % for "
        "training, 8.3 % for evaluation and 16.7 % for testing, that of PyTorch's random_split with "
        "the seed run.seed. none: no evaluation. val: the data set's validation split. Image "
        "folders without a folder test use the validation split for testing too.")
@@ -770,7 +775,7 @@ SECTION_END(verify)
 #undef SECTION
 #undef SECTION_END
 #undef OPTION
-#undef NUMBER_ONLY
+#undef VALUE_ONLY
 #undef TEXT
 #undef INTEGER
 #undef NUMBER

@@ -217,7 +217,7 @@ static bool data_open(struct inference *inference, const char *const *files, int
     options_value_text(options, "predict.split", inference->split_name,
                        sizeof inference->split_name);
     inference->chose_best = options->predict.split == SPLIT_VALIDATION &&
-                            options->data.val == VALIDATION_FRACTION &&
+                            options_hold_out(options) &&
                             options->checkpoint.monitor != MONITOR_NONE;
     return names_compare(inference, error);
 }

@@ -347,7 +347,7 @@ TEST(offsets_in_seconds_are_steps)
     series = series_in_seconds("days since 2001-01-01", months, 30 * TIME_DAY, true);
     refused(&series, "of 30 days is no multiple of the step of 'time', which is 1 month");
     series = series_in_seconds("level", hours, 3600, false);
-    refused(&series, "its times have no units");
+    refused(&series, "the times have no units, such as");
     series = series_in_seconds(since, hours, 3600, false);
     series.counts = true;
     refused(&series, "data.coordinates=ignore counts samples");
@@ -387,6 +387,80 @@ TEST(wrong_times_are_refused)
     assert_true(file_series_pair(&series, true, &error));
     assert_int_equal(series.records, 4);
     file_series_close(&series);
+}
+
+/* Numbers of the samples that xarray selects: their number, the first, the last and the sum. The
+ * samples are 6 hours apart, from 2019-12-01 on. No number: the calendar has no such date. */
+TEST(periods_are_those_of_xarray)
+{
+    static const struct {
+        const char *calendar, *periods;
+        int64_t count, first, last, sum;
+    } cases[] = {
+        {"standard", "2019", 124, 0, 123, 7626},
+        {"standard", "2020-02", 116, 248, 363, 35438},
+        {"standard", "2020-02-28..2020-03-01", 12, 356, 367, 4338},
+        {"standard", "..2019-12-31T06", 122, 0, 121, 7381},
+        {"standard", "2020-02-29..", 440, 360, 799, 254980},
+        {"standard", "2019-12-30..2020-01-02,2020-03-31T06", 17, 116, 485, 2461},
+        {"noleap", "2020-02", 112, 248, 359, 33992},
+        {"noleap", "2020-02-28..2020-03-01", 8, 356, 363, 2876},
+        {"noleap", "2020-02-29..", 0, 0, 0, 0},
+        {"360_day", "2019", 120, 0, 119, 7140},
+        {"360_day", "2020-02-28..2020-03-01", 16, 348, 363, 5688},
+        {"360_day", "..2019-12-31T06", 0, 0, 0, 0},
+    };
+    enum { SAMPLES = 800 };
+    static double time[SAMPLES];
+    for (int n = 0; n < SAMPLES; n++)
+        time[n] = n / 4.0;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct file_series series = series_of(false, 0, 0);
+        bool held[SAMPLES] = {false};
+        int64_t count = 0, sum = 0, last = 0;
+        times_add(&series, "a.nc", "days since 2019-12-01", cases[i].calendar, time, SAMPLES);
+        assert_ok(file_series_pair(&series, true, &error), &error);
+        const bool good = file_series_find_periods(&series, cases[i].periods, held, &error);
+        assert_int_equal(good, cases[i].count > 0);
+        error_clear(&error);
+        for (int n = 0; good && n < SAMPLES; n++) {
+            count += held[n];
+            sum += held[n] ? n : 0;
+            last = held[n] ? n : last;
+        }
+        assert_int_equal(count, cases[i].count);
+        assert_int_equal(sum, cases[i].sum);
+        assert_int_equal(last, cases[i].last);
+        assert_true(!good || held[cases[i].first]);
+        file_series_close(&series);
+    }
+}
+
+TEST(wrong_periods_are_refused)
+{
+    static const struct {
+        const char *units, *periods, *part;
+    } cases[] = {
+        {"hours since 2020-01-01", "2020,2021", "'2020' leaves no training sample"},
+        {"hours since 2020-01-01", "2020-01-01T00,2021",
+         "'2021' holds out no sample: the samples have times from 2020-01-01 to 2020-01-01T02:00"},
+        {"hours since 2020-01-01", "2020-13", "'2020-13' is no period in the calendar of a.nc"},
+        {"hours since 2020-01-01", "2020-1-1..2021", "is no period"},
+        {"hours since 2020-01-01", "2021..2020", "is no period"},
+        {"hours", "2020", "data.val=2020 cannot be used: the times have no units"},
+    };
+    double time[] = {0, 1, 2};
+    bool held[3];
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct file_series series = series_of(false, 0, 0);
+        times_add(&series, "a.nc", cases[i].units, "", time, 3);
+        assert_ok(file_series_pair(&series, true, &error), &error);
+        memset(held, 0, sizeof held);
+        assert_false(file_series_find_periods(&series, cases[i].periods, held, &error));
+        assert_has(error.text, cases[i].part);
+        error_clear(&error);
+        file_series_close(&series);
+    }
 }
 
 TEST_MAIN()

@@ -69,6 +69,24 @@ result 'hours are steps' "$bad" hours.log
 run 3 predict predict hours test.zarr predict.output=hours.h5
 result 'their predictions have the same times' "$(ended; output hours.h5 '/u  *float32 \[20, 8, 8\]'; \
     cmp forecast.h5 hours.h5 2>&1)" predict.log
+
+# Of 14 samples with a target, three are held out, whose values are those of the first 9 hours.
+period="$model data.y=u@+6h data.task=regression model.head=dense data.val=..2020-01-01T02 train.exact=layout train.epochs=4 \
+output.receipt=1 checkpoint.every=1 train.global_batch=5"
+run 1 period $period run.dir="$work/period"
+bad=$(ended; has period.log '5 training and 3 validation samples'; has period/deck.ini '^val = \.\.2020-01-01T02$')
+result 'a period is held out' "$bad" period.log
+run 3 period-3 $period run.dir="$work/period-3" mesh.strategy=fsdp
+interrupted period period-part 2
+run 3 period-part $period run.dir="$work/period-part"
+bad=$(ended; has period-part.log 'resuming from .*: step 2'; for name in period period-3 period-part; do cut -d, -f1-4 $name/receipt.csv >$name.bits; done; \
+    cmp period.bits period-3.bits 2>&1; cmp period.bits period-part.bits 2>&1)
+result 'three ranks and a resumed run have the same bits' "$bad" period-part.log
+run 1 eval eval period predict.split=val
+result 'eval reads the period' "$(ended; has eval.log 'on 3 samples' 'data.val=\.\.2020-01-01T02: the best checkpoint was chosen')" eval.log
+errors 3<<END
+2|data.format=cifar10 have no times|data.val=2020
+END
 run 1 names $model data.y=g/u@+6,g_u@+6,g/u@+3 data.task=regression model.head=dense run.dir="$work/names"
 run 1 predict predict names test.zarr predict.output=names.h5
 result 'each output has a name of its own' "$(ended; output names.h5 '/g_u  *float32 .*; units=m/s' '/g_u@\+6  *float32' '/g_u@\+3  *float32')" \

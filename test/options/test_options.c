@@ -81,6 +81,7 @@ TEST(values_of_each_kind)
                                             {"data.shuffle=no", "off"},
                                             {"data.shuffle=1", "on"},
                                             {"data.val=0.125", "0.125"},
+                                            {"data.val=2019-07..,2018", "2019-07..,2018"},
                                             {"augment.mean=0.5, 0.25,-1", "0.5,0.25,-1"}};
     for (size_t i = 0; i < sizeof values / sizeof *values; i++) {
         char name[64];
@@ -94,6 +95,9 @@ TEST(values_of_each_kind)
     /* A choice that may also be a number: a later word replaces the number. */
     struct options options = with("data.val=0.125");
     assert_true(options.data.val == VALIDATION_FRACTION && options.data.val_fraction == 0.125);
+    assert_true(options_set("data.val=..2019", &options, &error));
+    assert_true(options.data.val == VALIDATION_PERIODS && options.data.val_fraction == 0);
+    assert_string_equal(options.data.val_periods, "..2019");
     assert_true(options_set("data.val=Reference", &options, &error));
     const struct options other = with("data.val=reference");
     assert_memory_equal(&options, &other, sizeof options);
@@ -112,7 +116,8 @@ TEST(bad_values_are_refused)
         "train.max_seconds=3d", "data.shuffle=maybe",  "run.backend=gpu",
         "optim.betas=0.9",      "optim.betas=0.9;0.9", "optim.betas=0.9,0.9,0.9",
         "augment.std=0",        "run.dir=a #b",        "data.val=0",
-        "data.val=1",           "data.val=0.1x",       "data.val=tset"};
+        "data.val=1",           "data.val=0.1x",       "data.val=tset",
+        "data.val=201",         "data.val=..",         "data.val=2019 to 2020"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         refuses(bad[i], bad[i]);
     refuses("train.batch=0", "must be a whole number from 1 to 1000000");
@@ -400,6 +405,8 @@ TEST(resolved_deck_reads_back)
     options.model.qkv_bias = SWITCH_ON;
     options.augment.mean = (struct option_list){.count = 3, .value = {0.1, 0.2, 0.3}};
     options.data.shuffle = false;
+    options.data.val = VALIDATION_PERIODS;
+    snprintf(options.data.val_periods, sizeof options.data.val_periods, "2019-07-01T12..2020");
     for (int i = 0; i < OPTION_TEXT - 1; i++)
         options.run.dir[i] = i % 50 == 0 ? '/' : i % 7 == 3 ? ' ' : 'x';
     OWNED char *text = options_to_run_deck(&options);

@@ -61,6 +61,32 @@ def check_members():
     assert "data.val_from=end holds out the last ones" in log, log
 
 
+def check_periods():
+    """The samples of data.val=PERIODS are those that xarray selects, and no training sample has their values."""
+    for calendar in "standard", "noleap", "360_day":
+        times = xarray.date_range("2019-12-01", periods=800, freq="6h", calendar=calendar, use_cftime=True)
+        data = field(times)
+        for part in range(2):
+            os.makedirs(f"periods-{calendar}", exist_ok=True)
+            data.isel(time=slice(400 * part, 400 * part + 400)).to_netcdf(f"periods-{calendar}/f{part}.nc")
+        number = xarray.DataArray(numpy.arange(800), {"time": times}, ("time",))
+        for n, periods in enumerate(("2019", "2020-02", "2020-02-28..2020-03-01", "2020-03-05..", "..2019-12-29T06,2020-03-30T06")):
+            held = set()
+            for item in periods.split(","):
+                begin, dots, end = item.partition("..")
+                held |= set(number.sel(time=slice(begin or None, (end if dots else begin) or None)).values)
+            held = {h for h in held if 0 < h < 798}  # u@-6h and u@+12h exist
+            kept = [k for k in range(1, 798) if k not in held and not held & set(range(k - 3, k + 4))]
+            log = run(*MODEL, f"data.root=periods-{calendar}", "data.join=on", "data.x=u@-6h,u", "data.y=u@+12h", f"data.val={periods}",
+                      f"run.dir=periods-{calendar}-{n}")
+            assert f"{len(kept)} training and {len(held)} validation samples" in log, (periods, len(kept), len(held), log)
+            found = re.search(r"statistics of \d+ training samples.*: mean ([^;]*);", log)[1].split(", ")
+            assert abs(float(found[1]) - numpy.mean(kept)) < 1e-3 * numpy.mean(kept), (found, numpy.mean(kept))
+            run("predict", f"periods-{calendar}-{n}", "predict.split=val", "predict.output=period.nc")
+            with xarray.open_dataset("period.nc", decode_times=xarray.coders.CFDatetimeCoder(use_cftime=True)) as out:
+                assert list(out.time.values) == [times[h + 2] for h in sorted(held)], out.time
+
+
 def check_grids():
     """Grids and units that differ from those of the first file, and of the weights."""
     times = xarray.date_range("2001-01-01", periods=12, freq="h")
@@ -182,6 +208,6 @@ def check_spellings():
         run(*MODEL, "data.root=spelled", "data.x=u", "data.y=u@+1", "data.val=val", f"run.dir=spelled-{pairs.index((one, other))}")
 
 
-for check in check_axes, check_steps_of_weights, check_spellings, check_calendars, check_members, check_grids, check_levels:
+for check in check_axes, check_steps_of_weights, check_spellings, check_calendars, check_members, check_periods, check_grids, check_levels:
     check()
     print("ok", check.__name__)
