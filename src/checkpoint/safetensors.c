@@ -179,6 +179,19 @@ static bool is_head(const struct input *input, const struct source *source)
            strncmp(source->tensor->name, last, length) == 0;
 }
 
+/* Set the grid of square patches that covers images of a size, which the patches may pad. The
+ * number of patches decreases with their side. Return false if there is none. */
+static bool covering_grid(int64_t patches, int64_t height, int64_t width, int64_t grid[2])
+{
+    int64_t side = 1;
+    while (side < larger(height, width) &&
+           round_up_division(height, side) * round_up_division(width, side) > patches)
+        side++;
+    grid[0] = round_up_division(height, side);
+    grid[1] = round_up_division(width, side);
+    return patches > 0 && grid[0] * grid[1] == patches;
+}
+
 /* True for position embeddings of another grid; sets source->grid. The metadata have the shape of
  * the file's images. Without it, the grid of another number of patches is square, and the same
  * number of patches has the model's grid. */
@@ -192,18 +205,21 @@ static bool is_other_grid(const struct input *input, struct source *source)
     struct model_metadata metadata;
     OWNED char *text = json_dumps(json_object_get(input->file.header, "__metadata__"), 0);
     model_metadata_parse(text, &metadata);
-    const double height = (double)metadata.options.model.image;
-    const double width = (double)metadata.options.model.image_width; /* 0: the height */
-    const double ratio = width > 0 ? height / width : 1;
+    const int64_t height = metadata.options.model.image;
+    const int64_t given = metadata.options.model.image_width, width = given > 0 ? given : height;
+    const double ratio = width > 0 ? (double)height / (double)width : 1;
     model_metadata_free(&metadata);
     if (height <= 0 && same_shape(tensor, entry, 0))
         return false;
     const int64_t patches = entry->shape[1] - prefix_rows(tensor);
-    grid[0] = patches > 0 ? llround(sqrt((double)patches * ratio)) : 0;
-    grid[1] = grid[0] > 0 ? patches / grid[0] : 0;
-    return grid[1] > 0 && grid[0] * grid[1] == patches &&
-           fabs((double)grid[0] - (double)grid[1] * ratio) < 1e-6 * (double)patches &&
-           (grid[0] != tensor->grid[0] || grid[1] != tensor->grid[1]);
+    bool found = height > 0 && covering_grid(patches, height, width, grid);
+    if (!found) {
+        grid[0] = patches > 0 ? llround(sqrt((double)patches * ratio)) : 0;
+        grid[1] = grid[0] > 0 ? patches / grid[0] : 0;
+        found = grid[1] > 0 && grid[0] * grid[1] == patches &&
+                fabs((double)grid[0] - (double)grid[1] * ratio) < 1e-6 * (double)patches;
+    }
+    return found && (grid[0] != tensor->grid[0] || grid[1] != tensor->grid[1]);
 }
 
 /* True for the model's first convolution with three input channels in the file and another number

@@ -374,8 +374,9 @@ static void root_print(const struct suggestion *suggestion, const char *path)
     word_print("data.x", suggestion->x_list);
 }
 
-/* The default model has patches of 4 x 4 pixels. Planes are not resized. */
-enum { PATCH_DEFAULT = 4, PATCH_MOST = 16, TOKENS_MOST = 4608, BATCH_TOKENS = 65536 };
+/* The default model has patches of 4 x 4 pixels and, on CPUs, attention to at most TOKENS_MOST of
+ * them. Planes are not resized. */
+enum { PATCH_DEFAULT = 4, PATCH_MOST = 16, TOKENS_MOST = 2500, BATCH_TOKENS = 65536 };
 enum { WINDOW = 256, WINDOW_PATCH = 8 };
 
 static int64_t tokens_of(int64_t height, int64_t width, int64_t patch)

@@ -124,6 +124,9 @@ for task in windows cuts classes padded zones; do
     run 1 $task predict "$work/$task-1/weights.safetensors" "$work/data/storms.h5" predict.output="$work/$task.h5"
     result "$task: the weights know the size of windows, the padding and the label that is ignored" "$(ended)" $task.log
 done
+run 1 tuned $data $model $planes $windows data.x=u0,u2@-1 model.patch=3 model.init="$work/padded-1/weights.safetensors" \
+    run.dir="$work/tuned"
+result 'weights of a padded grid are resized' "$(ended; has tuned.log 'pos_embed has 2 x 2 patches there and 1 x 1 here')" tuned.log
 run 1 whole data describe "$work/windows.h5"
 result 'fields are predicted as a whole' "$(ended; has whole.log '/u0 *float32 \[[0-9]*, 5, 4\]')" whole.log
 run 3 numbers predict "$work/numbers/checkpoints/last.h5" predict.output="$work/numbers.csv"

@@ -86,7 +86,7 @@ suggests 'coordinates and bounds are no targets; the model takes any grid' uneve
     'data.x=/u data.y=/u@\+1 data.task=regression model.head=dense data.val=0.1 data.val_from=end$'
 result 'and nothing else' "$([ "$(grep -c '^  vittrain' describe.log)" = 1 ] || echo several)" describe.log
 
-for size in '721,1440 model.patch=16 train.batch=8' '181,360 train.batch=8' \
+for size in '600,1024 model.patch=16 train.batch=16' '192,200 train.batch=16' \
     '200,8000 augment.crop=random model.image=200 model.image_width=256 model.patch=8'; do
     array large/u '<f4' 40,${size%% *}
     array large/time '<i8' 40 '{"units": "hours since 2020-01-01", "_ARRAY_DIMENSIONS": ["time"]}'
