@@ -271,7 +271,7 @@ static json_t *run_to_json(const struct trainer *trainer)
     json_t *weights = session->class_weights != NULL ? json_array() : json_null();
     for (int64_t c = 0; session->class_weights != NULL && c < model->classes; c++)
         value_append(weights, json_real((double)session->class_weights[c]));
-    value_put(run, "weights", weights);
+    value_put(run, "loss_weights", weights);
     value_put(run, "chosen_on_test", json_boolean(trainer_chooses_on_test(trainer)));
     value_put(run, "base_lr", value_number(schedule_base_rate(options, session->global_batch)));
     value_put(run, "steps_per_epoch", json_integer(trainer->steps_per_epoch));

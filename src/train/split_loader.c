@@ -8,7 +8,6 @@
 #include "base/allocate.h"
 #include "base/base.h"
 #include "base/log.h"
-#include "base/text.h"
 #include "data/split.h"
 #include "options/options.h"
 
@@ -104,30 +103,23 @@ void split_loader_use_blocks(struct sampler *sampler, const struct options *opti
         sampler_use_blocks(sampler, chunk_of, dataset);
 }
 
-/* Balance the classes of the samples, and log the classes with the fewest and the most. */
+/* Balance the classes of the samples, and log the sizes of the smallest and the largest. */
 static void classes_balance(struct sampler *sampler, const struct dataset *dataset)
 {
     uint32_t *by_class = allocate((size_t)dataset->count, sizeof *by_class);
     size_t *begin = allocate((size_t)dataset->classes + 2, sizeof *begin);
-    int64_t classes = 0, least = -1, most = 0;
+    size_t classes = 0, least = SIZE_MAX, most = 0;
     split_by_class(dataset, by_class, begin);
     for (int64_t c = 0; c < dataset->classes; c++) {
         const size_t size = begin[c + 1] - begin[c];
         classes += size > 0;
-        if (size > 0 && (least < 0 || size < begin[least + 1] - begin[least]))
-            least = c;
-        if (size > begin[most + 1] - begin[most])
-            most = c;
+        least = size > 0 && size < least ? size : least;
+        most = size > most ? size : most;
     }
-    const double smallest = (double)(begin[least + 1] - begin[least]);
-    OWNED char *names =
-        allocate_text("from %s (%.0f) to %s (%zu)", dataset->class_name[least], smallest,
-                      dataset->class_name[most], begin[most + 1] - begin[most]);
-    text_remove_control(names);
     log_info(
-        "data.balance: samples of %lld classes, %s; each sample of the smallest class is drawn "
-        "%.3g times per epoch",
-        (long long)classes, names, (double)dataset->count / (double)classes / smallest);
+        "data.balance: %zu classes of %zu to %zu samples; each sample of the smallest class is "
+        "drawn %.3g times per epoch",
+        classes, least, most, (double)dataset->count / (double)classes / (double)least);
     sampler_use_classes(sampler, by_class, begin, dataset->classes);
 }
 

@@ -21,7 +21,7 @@ result = json.load(open("one/result.json"))
 keys = {
     "": """format finished stop_reason name tags seed model image image_width parameters trainable_parameters
         flops_per_image peak_flops backend precision strategy replica shard transport world_size nodes threads global_batch
-        planned_bytes planned train_samples val_samples test_samples class_names chosen_on_test steps_per_epoch total_steps
+        planned_bytes planned train_samples val_samples test_samples class_names loss_weights chosen_on_test steps_per_epoch total_steps
         val_steps base_lr attempts units ranks epochs steps total_seconds without_setup_seconds training_seconds
         images_per_second train best split samples loss top1 top5 evaluation_seconds test classes
         macro confusion_matrix sensors""",
