@@ -458,17 +458,13 @@ bool file_series_find_periods(const struct file_series *series, const char *peri
                          series->file[0].path, periods, fault);
     for (const char *item = text_next_item(periods, &length); item != NULL;
          item = text_next_item(item + length, &length)) {
+        const bool is_period = time_period_parse(times->calendar, item, length, range);
         int64_t inside = 0;
-        if (!time_period_parse(times->calendar, item, length, range))
-            return error_set(error, ERROR_USAGE,
-                             "data.val=%s: '%.*s' is no period in the calendar of %s; write dates "
-                             "as 2019, 2019-07 or 2019-07-31T06, or two with .. between them",
-                             periods, (int)length, item, series->file[0].path);
         for (int64_t r = 0; r < series->records; r++) {
-            const double instant = file_series_instant(series, r, 0) + rounding;
-            const bool is_inside = instant >= range[0] && instant < range[1];
-            first = fmin(first, instant - rounding);
-            last = fmax(last, instant - rounding);
+            const double instant = file_series_instant(series, r, 0), place = instant + rounding;
+            const bool is_inside = is_period && place >= range[0] && place < range[1];
+            first = fmin(first, instant);
+            last = fmax(last, instant);
             inside += is_inside;
             total += is_inside && !held[r];
             held[r] = held[r] || is_inside;
@@ -477,12 +473,14 @@ bool file_series_find_periods(const struct file_series *series, const char *peri
             continue;
         time_write(times, first, from);
         time_write(times, last, to);
-        return error_set(error, ERROR_DATA,
-                         "data.val=%s: '%.*s' %s: the samples have times from %s to %s; set a part "
-                         "of them",
-                         periods, (int)length, item,
-                         inside == 0 ? "holds out no sample" : "leaves no training sample", from,
-                         to);
+        return error_set(
+            error, ERROR_USAGE,
+            "data.val=%s: '%.*s' %s; set periods of a part of the times, from %s to %s", periods,
+            (int)length, item,
+            !is_period    ? "is no period of the calendar, such as 2019-07-31T06..2020"
+            : inside == 0 ? "holds out no sample"
+                          : "leaves no training sample",
+            from, to);
     }
     return true;
 }

@@ -443,8 +443,10 @@ TEST(wrong_periods_are_refused)
     } cases[] = {
         {"hours since 2020-01-01", "2020,2021", "'2020' leaves no training sample"},
         {"hours since 2020-01-01", "2020-01-01T00,2021",
-         "'2021' holds out no sample: the samples have times from 2020-01-01 to 2020-01-01T02:00"},
-        {"hours since 2020-01-01", "2020-13", "'2020-13' is no period in the calendar of a.nc"},
+         "'2021' holds out no sample; set periods of a part of the times, from 2020-01-01 to "
+         "2020-01-01T02:00"},
+        {"hours since 2020-01-01", "2020-13",
+         "'2020-13' is no period of the calendar, such as 2019-07-31T06..2020"},
         {"hours since 2020-01-01", "2020-1-1..2021", "is no period"},
         {"hours since 2020-01-01", "2021..2020", "is no period"},
         {"hours", "2020", "data.val=2020 cannot be used: the times have no units"},
