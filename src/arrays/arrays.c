@@ -118,8 +118,8 @@ struct variable_part {
 
 enum { ALL_SAMPLES = -1 };
 
-/* Return the box of a part in the array of a file. In memory it is [samples, channels, height,
- * width]. */
+/* Return the box of a part in the array of a file, of selected indices. In memory it is [samples,
+ * channels, height, width]. */
 static struct array_box variable_box(const struct variable *variable, const struct array *array,
                                      const struct variable_part *part)
 {
@@ -143,11 +143,41 @@ static struct array_box variable_box(const struct variable *variable, const stru
             box.begin[d] = sample % array->extent[d];
             sample /= array->extent[d];
         }
-        box.count[d] = role_is_sample(role) && !all ? 1 : array->extent[d];
+        box.count[d] = role == ROLE_CHANNEL ? variable->dimension[d].count
+                       : all                ? array->extent[d]
+                                            : 1;
         box.stride[d] = box.count[d] > 1 ? *stride : 1;
         *stride *= box.count[d];
     }
     return box;
+}
+
+/* Read a box of selected indices: the parts of each dimension from `d` on, as double if `doubles`
+ * is not NULL. */
+static bool box_read(const struct variable *variable, struct array *array,
+                     const struct array_box *box, int d, float *to, double *doubles,
+                     struct error *error)
+{
+    while (d < variable->dimensions && variable->dimension[d].part_count == 0)
+        d++;
+    if (d == variable->dimensions)
+        return doubles != NULL ? array_read_doubles(array, box, doubles, error)
+                               : array_read(array, box, to, error);
+    const struct variable_dimension *dimension = &variable->dimension[d];
+    int64_t first = 0; /* the first selected index of the part */
+    for (int p = 0; p < dimension->part_count; first += dimension->part[p++].count) {
+        const struct index_part *part = &dimension->part[p];
+        const int64_t begin = larger(box->begin[d], first);
+        const int64_t end = smaller(box->begin[d] + box->count[d], first + part->count);
+        const int64_t at = (begin - box->begin[d]) * box->stride[d];
+        struct array_box inner = *box;
+        inner.begin[d] = part->begin + begin - first;
+        inner.count[d] = end - begin;
+        if (begin < end && !box_read(variable, array, &inner, d + 1, to + at,
+                                     doubles != NULL ? doubles + at : NULL, error))
+            return false;
+    }
+    return true;
 }
 
 /* Read a part. origin: NULL, or [channels] numbers that are subtracted from the values. */
@@ -162,11 +192,11 @@ static bool variable_read(const struct variable *variable, struct array *array,
     for (int64_t c = 0; origin != NULL && c < variable->channels; c++)
         shifts = shifts || origin[c] != 0;
     if (!shifts)
-        return array_read(array, &box, to, error);
+        return box_read(variable, array, &box, 0, to, NULL, error);
     if (part->sample == ALL_SAMPLES)
         count *= variable_samples(variable, array);
     OWNED double *values = allocate((size_t)count, sizeof *values);
-    if (!array_read_doubles(array, &box, values, error))
+    if (!box_read(variable, array, &box, 0, to, values, error))
         return false;
     for (int64_t i = 0; i < count; i++)
         to[i] = (float)(values[i] - origin[i / plane % variable->channels]);
@@ -296,11 +326,15 @@ static int64_t shared_bytes(const struct variable *variable, const struct array 
 {
     int64_t bytes = array->chunk_bytes;
     bool is_shared = tiled || variable_find_role(variable, ROLE_SAMPLE) == GRID_NONE;
-    for (int d = 0; d < array->dimensions; d++)
-        if (role_is_sample(variable->dimension[d].role))
-            is_shared |= array->chunk[d] > 1;
-        else
+    for (int d = 0; d < array->dimensions; d++) {
+        const struct variable_dimension *dimension = &variable->dimension[d];
+        const int64_t parts = dimension->part_count;
+        is_shared |= array->chunk[d] > 1 && (role_is_sample(dimension->role) || parts > 1);
+        if (parts > 0)
+            bytes *= smaller(array->grid[d], dimension->count / array->chunk[d] + 2 * parts);
+        else if (!role_is_sample(dimension->role))
             bytes *= array->grid[d];
+    }
     is_shared &= array->filter_count > 0 && variable_find_role(variable, ROLE_ROW) != GRID_NONE;
     return is_shared ? bytes : 0;
 }
@@ -435,6 +469,8 @@ static bool row_weights_set(struct dataset *dataset, struct error *error)
 {
     const struct arrays *self = dataset->self;
     const struct dimension *rows = grid_role_dimension(&self->grid, 0, ROLE_ROW);
+    const struct variable_dimension *known =
+        &self->variable->dimension[variable_find_role(self->variable, ROLE_ROW)];
     const double degree = 3.14159265358979323846 / 180;
     const int64_t count = dataset->height;
     char reason[ARRAY_NAME] = "";
@@ -457,7 +493,8 @@ static bool row_weights_set(struct dataset *dataset, struct error *error)
     dataset->row_weights = allocate((size_t)count, sizeof *dataset->row_weights);
     for (int64_t y = 0; y < count; y++) {
         cosines[y] = rows != NULL ? fmax(0, cos(rows->values[y] * degree))
-                                  : sin(180 * degree * ((double)y + 0.5) / (double)count);
+                                  : sin(180 * degree * ((double)variable_index(known, y) + 0.5) /
+                                        (double)known->extent);
         sum += cosines[y];
     }
     for (int64_t y = 0; y < count; y++)
@@ -715,6 +752,9 @@ static void arrays_close(struct dataset *dataset)
     file_series_close(&self->series);
     grid_close(&self->grid);
     forcings_close(&self->forcings);
+    for (int v = 0; v < self->array_count; v++)
+        for (int d = 0; d < self->variable[v].dimensions; d++)
+            free(self->variable[v].dimension[d].part);
     free(self->variable);
     free(self->target);
     free(self->label);

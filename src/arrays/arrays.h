@@ -14,9 +14,17 @@
 enum { CHANNEL_DIMENSIONS = 2 /* most of a variable */ };
 enum { VARIABLE_TEXT = OPTION_TEXT + OFFSET_TEXT /* a name and an offset */ };
 
+struct index_part {
+    int64_t begin, count;
+};
+
+/* A dimension of an array. Selected indices are counted over its parts. */
 struct variable_dimension {
     enum dimension_role role;
-    int64_t count; /* of values; 0 for samples, whose number differs between files */
+    int64_t extent;          /* of values in the files; 0 for samples: it differs between files */
+    int64_t count;           /* of them that are selected */
+    int part_count;          /* 0: all are selected */
+    struct index_part *part; /* [part_count], allocated */
 };
 
 /* A data set that data.x or data.y names. In memory a sample is [channels, height, width]; the
@@ -118,6 +126,19 @@ void variable_write(const struct variable *variable, char text[VARIABLE_TEXT]);
  * channels: "z@+6 500 hPa", "z 500 hPa number 3", "u 2". */
 void variable_write_channel(const struct arrays *self, int number, int64_t channel,
                             char text[ARRAY_NAME]);
+
+/* ---- Selection (selection.c). */
+
+/* Set the parts of the dimensions, and the sizes, for data.levels, data.rows and data.columns. The
+ * shapes of the variables and the grid of the first file must be set. */
+MUST_CHECK bool arrays_select(struct arrays *self, const struct options *options,
+                              struct error *error);
+
+/* Remove the coordinates that are not selected from the grid of a file. */
+void arrays_cut_grid(const struct arrays *self, struct grid *grid);
+
+/* Return the index in the files of a selected index. */
+int64_t variable_index(const struct variable_dimension *dimension, int64_t selected);
 
 /* ---- Opening; used by arrays.c only (open.c, targets.c). */
 

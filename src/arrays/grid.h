@@ -41,6 +41,7 @@ struct dimension {
     char name[ARRAY_NAME], units[GRID_UNITS];
     enum dimension_kind kind;
     int64_t count;
+    bool is_cut;    /* arrays_cut_grid has removed what is not selected */
     double *values; /* [count], or NULL: it has no coordinates that are numbers */
     struct json_t *attributes;
 };

@@ -102,7 +102,8 @@ static bool variable_set_shape(struct variable *variable, const struct array *ar
     for (int d = 0; d < dimensions; d++) {
         count[role[d]]++;
         variable->dimension[d].role = role[d];
-        variable->dimension[d].count = role_is_sample(role[d]) ? 0 : array->extent[d];
+        variable->dimension[d].extent = role_is_sample(role[d]) ? 0 : array->extent[d];
+        variable->dimension[d].count = variable->dimension[d].extent;
         size[role[d]] *= array->extent[d];
     }
     variable->height = size[ROLE_ROW];
@@ -137,18 +138,13 @@ static bool shape_set(struct dataset *dataset, const struct options *options,
         self->sampled++;
     if (!self->series.counts && !grid_check(&self->grid, error))
         return false;
-    dataset->height = self->variable[0].height;
-    dataset->width = self->variable[0].width;
     self->has_planes = variable_find_role(self->y, ROLE_ROW) != GRID_NONE;
-    target->height = self->has_planes ? dataset->height : 1;
-    target->width = self->has_planes ? dataset->width : 1;
     for (int v = 0; v < self->array_count; v++) {
         const struct variable *variable = &self->variable[v];
         const bool is_number = variable->is_target && !self->has_planes;
         const struct variable *first = is_number ? self->y : self->variable;
-        const int64_t height = is_number ? 1 : dataset->height;
-        const int64_t width = is_number ? 1 : dataset->width;
-        *(variable->is_target ? &target->count : &dataset->channels) += variable->channels;
+        const int64_t height = is_number ? 1 : self->variable[0].height;
+        const int64_t width = is_number ? 1 : self->variable[0].width;
         if (variable->height != height || variable->width != width)
             return error_set(error, ERROR_DATA,
                              "%s: %s has images of %lldx%lld, %s of %lldx%lld: name data sets with "
@@ -157,6 +153,15 @@ static bool shape_set(struct dataset *dataset, const struct options *options,
                              (long long)width, variable->name, (long long)variable->height,
                              (long long)variable->width);
     }
+    if (!arrays_select(self, options, error))
+        return false;
+    arrays_cut_grid(self, &self->grid);
+    for (int v = 0; v < self->array_count; v++)
+        *(v < self->x_count ? &dataset->channels : &target->count) += self->variable[v].channels;
+    dataset->height = self->variable[0].height;
+    dataset->width = self->variable[0].width;
+    target->height = self->has_planes ? dataset->height : 1;
+    target->width = self->has_planes ? dataset->width : 1;
     variables_list_transforms(self->variable, self->x_count, dataset->channels,
                               dataset->channel_transform);
     variables_list_transforms(self->y, self->y_count, target->count, dataset->target_transform);
@@ -227,6 +232,8 @@ static bool grid_read(struct arrays *self, const struct options *options,
             return false;
         grid_find_times(grid, &file->place, v, extent);
     }
+    if (grid != &self->grid)
+        arrays_cut_grid(self, grid);
     return true;
 }
 
@@ -266,7 +273,7 @@ static bool file_open(struct dataset *dataset, const struct options *options,
         bool agrees = array->dimensions == variable->dimensions;
         for (int d = 0; agrees && d < array->dimensions; d++)
             agrees = role_is_sample(variable->dimension[d].role) ||
-                     array->extent[d] == variable->dimension[d].count;
+                     array->extent[d] == variable->dimension[d].extent;
         if (!agrees)
             return error_set(error, ERROR_DATA,
                              "%s: the shape of %s=%s does not match that of %s: use data sets of "

@@ -34,8 +34,9 @@ static const char *const option_names[] = {
     "model.position", "model.embed_norm", "model.head", "model.pool", "model.fc_norm",
     "model.layer_scale", "model.mlp", "model.gelu", "model.width", "eval.resize", "eval.resize_to",
     "eval.crop", "eval.crop_pad", "data.exif", "data.format", "data.x", "data.y", "data.order",
-    "data.sample_dim", "data.join", "data.transform", "data.forcings", "data.task", "data.residual",
-    "train.loss", "train.ignore_label", "train.weights", "data.coordinates"};
+    "data.sample_dim", "data.levels", "data.rows", "data.columns", "data.join", "data.transform",
+    "data.forcings", "data.task", "data.residual", "train.loss", "train.ignore_label",
+    "train.weights", "data.coordinates"};
 /* clang-format on */
 enum { OPTION_NAMES = sizeof option_names / sizeof *option_names };
 

@@ -198,6 +198,15 @@ OPTION(data, sample_dim, "", TEXT(.applies = &with_arrays, .effect = EFFECT_MODE
        "Arrays: name of the dimension of the samples, or its number if it has no name; the first "
        "is 0. Dimensions before it are runs: each is a series of its own. Empty: by the names of "
        "the dimensions.")
+OPTION(data, levels, "", TEXT(.applies = &with_arrays, .effect = EFFECT_MODEL),
+       "Arrays: coordinates of the levels to use, in this order, as in 500,850, of each data set "
+       "that has a dimension of levels. Empty: all.")
+OPTION(data, rows, "", TEXT(.applies = &with_arrays, .effect = EFFECT_MODEL),
+       "Arrays: rows to use. BEGIN:END: indices, as in Python. LEAST..MOST: coordinates, both "
+       "inclusive, as in -60..60. Empty: all.")
+OPTION(data, columns, "", TEXT(.applies = &with_arrays, .effect = EFFECT_MODEL),
+       "Arrays: columns to use, as data.rows. Longitudes may cross the border of the grid, as in "
+       "350..20.")
 OPTION(data, join, "off", SWITCH(.applies = &with_arrays, .effect = EFFECT_MODEL),
        "Arrays: the files of a split are one series, in the order of their times, so that u@+6 can "
        "be in the next file. off: each file is a series.")

@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: BSD-3-Clause
+/* Parts of arrays: data.levels, data.rows and data.columns. */
+#include <ctype.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "arrays/arrays.h"
+#include "base/allocate.h"
+#include "base/base.h"
+#include "base/text.h"
+
+/* Numbers may be rounded to float32. */
+static double tolerance_of(double value)
+{
+    return fabs(value) * 0x1p-22;
+}
+
+static void index_add(struct variable_dimension *to, int64_t index)
+{
+    const struct index_part *last = to->part + to->part_count - (to->part_count > 0);
+    if (to->part_count == 0 || index != last->begin + last->count) {
+        to->part = allocate_resized(to->part, (size_t)(to->part_count + 1) * sizeof *to->part);
+        to->part[to->part_count++] = (struct index_part){.begin = index};
+    }
+    to->part[to->part_count - 1].count++;
+    to->count++;
+}
+
+/* Parse the number that fills text[0 .. length). */
+static bool number_parse(const char *text, size_t length, double *number)
+{
+    char copy[32], *end;
+    snprintf(copy, sizeof copy, "%.*s", (int)length, text);
+    *number = strtod(copy, &end);
+    return length > 0 && length < sizeof copy && !isspace(copy[0]) && *end == '\0' &&
+           isfinite(*number);
+}
+
+/* Parse "BEGIN:END", as a slice of Python. False: it is invalid. */
+static bool slice_parse(const char *text, int64_t extent, int64_t ends[2])
+{
+    const char *colon = strchr(text, ':');
+    const size_t length = colon != NULL ? (size_t)(colon - text) : 0;
+    const char *const part[] = {text, colon + 1};
+    ends[0] = 0;
+    ends[1] = extent;
+    for (int n = 0; colon != NULL && n < 2; n++) {
+        const size_t digits = n == 0 ? length : strlen(part[1]);
+        double number = 0;
+        if (digits > 0 && (!number_parse(part[n], digits, &number) || number != rint(number)))
+            return false;
+        if (digits > 0)
+            ends[n] = (int64_t)fmax(
+                0, fmin(number < 0 ? number + (double)extent : number, (double)extent));
+    }
+    return colon != NULL;
+}
+
+/* Select the indices whose coordinates are in [least, most]. Longitudes in degrees are in it if
+ * they are east of `least` and west of `most`; the index after the last one may be the first one.
+ */
+static void range_select(const struct dimension *dimension, const double range[2],
+                         struct variable_dimension *to)
+{
+    const bool turns = dimension_in_degrees(dimension, DIMENSION_COLUMN);
+    const double least = turns ? range[0] : fmin(range[0], range[1]);
+    const double turn = range[1] < range[0] ? remainder(range[1] - range[0], 360) : 0;
+    const double width = !turns                ? fabs(range[1] - range[0])
+                         : range[1] < range[0] ? turn + (turn < 0 ? 360 : 0)
+                                               : range[1] - range[0];
+    const int64_t count = dimension->count;
+    int64_t begin = turns ? count : 0;
+    OWNED bool *is_in = allocate((size_t)count, sizeof *is_in);
+    for (int64_t i = 0; i < count; i++) {
+        const double tolerance = tolerance_of(dimension->values[i]);
+        double distance = dimension->values[i] - least;
+        if (turns)
+            distance -= 360 * floor((distance + tolerance) / 360);
+        is_in[i] = distance >= -tolerance && distance <= width + tolerance;
+    }
+    while (begin > 0 && is_in[begin - 1]) /* selected ones at the end may be before the first */
+        begin--;
+    for (int64_t i = begin; i < begin + count; i++)
+        if (is_in[i % count])
+            index_add(to, i % count);
+}
+
+/* Select rows or columns: "BEGIN:END" or "LEAST..MOST". */
+static bool plane_select(const struct arrays *self, const char *option, const char *text,
+                         const struct dimension *dimension, struct variable_dimension *to,
+                         struct error *error)
+{
+    const char *dots = strstr(text, ".."), *path = self->grid.path;
+    double range[2];
+    int64_t ends[2];
+    to->count = 0;
+    if (dots != NULL ? !number_parse(text, (size_t)(dots - text), &range[0]) ||
+                           !number_parse(dots + 2, strlen(dots + 2), &range[1])
+                     : !slice_parse(text, to->extent, ends))
+        return error_set(error, ERROR_USAGE,
+                         "%s=%s must be BEGIN:END, indices as in Python, or LEAST..MOST, "
+                         "coordinates",
+                         option, text);
+    if (dots != NULL && (dimension == NULL || dimension->values == NULL))
+        return error_set(error, ERROR_DATA,
+                         "%s=%s: %s has no coordinates of them; select indices, as in 10:50",
+                         option, text, path);
+    if (dots != NULL)
+        range_select(dimension, range, to);
+    for (int64_t i = ends[0]; dots == NULL && i < ends[1]; i++)
+        index_add(to, i);
+    if (to->count > 0)
+        return true;
+    if (dots == NULL)
+        return error_set(error, ERROR_DATA, "%s=%s selects nothing: %s has %lld; choose others",
+                         option, text, path, (long long)to->extent);
+    return error_set(
+        error, ERROR_DATA,
+        "%s=%s selects nothing: the coordinates '%s' in %s are %g to %g; choose others", option,
+        text, dimension->name, path, dimension->values[0], dimension->values[to->extent - 1]);
+}
+
+/* Select levels by their coordinates: "500,850". */
+static bool levels_select(const char *text, const struct grid *grid,
+                          const struct dimension *dimension, struct variable_dimension *to,
+                          struct error *error)
+{
+    size_t length;
+    to->count = 0;
+    if (dimension->values == NULL)
+        return error_set(error, ERROR_DATA,
+                         "data.levels=%s: '%s' in %s has no coordinates that are numbers; leave "
+                         "data.levels out",
+                         text, dimension->name, grid->path);
+    for (const char *item = text_next_item(text, &length); item != NULL;
+         item = text_next_item(item + length, &length)) {
+        double level;
+        int64_t i = number_parse(item, length, &level) ? 0 : to->extent;
+        while (i < to->extent && !(fabs(dimension->values[i] - level) <= tolerance_of(level)))
+            i++;
+        if (i < to->extent) {
+            index_add(to, i);
+            continue;
+        }
+        char known[256] = "";
+        for (size_t n = 0, used = 0; n < (size_t)to->extent && used < sizeof known; n++)
+            used += (size_t)snprintf(known + used, sizeof known - used, "%s%.9g", n > 0 ? ", " : "",
+                                     dimension->values[n]);
+        return error_set(error, ERROR_DATA, "data.levels=%s: '%s' in %s has no %.*s; it has %s",
+                         text, dimension->name, grid->path, (int)length, item, known);
+    }
+    return true;
+}
+
+bool arrays_select(struct arrays *self, const struct options *options, struct error *error)
+{
+    const char *const option[ROLES] = {[ROLE_ROW] = "data.rows", [ROLE_COLUMN] = "data.columns"};
+    const char *const text[ROLES] = {
+        [ROLE_ROW] = options->data.rows, [ROLE_COLUMN] = options->data.columns};
+    const char *levels = options->data.levels;
+    bool has_levels = levels[0] == '\0';
+    for (int v = 0; v < self->array_count; v++) {
+        struct variable *variable = &self->variable[v];
+        int64_t size[ROLES] = {1, 1, 1, 1, 1};
+        for (int d = 0; d < variable->dimensions; d++) {
+            struct variable_dimension *to = &variable->dimension[d];
+            const struct dimension *dimension = grid_dimension(&self->grid, v, d);
+            const bool is_level = levels[0] != '\0' && to->role == ROLE_CHANNEL &&
+                                  dimension != NULL && dimension->kind == DIMENSION_CHANNEL;
+            has_levels |= is_level;
+            for (int n = 0; dimension == NULL && n < self->array_count; n++)
+                dimension = grid_role_dimension(&self->grid, n, to->role);
+            if (text[to->role] != NULL && text[to->role][0] != '\0' &&
+                !plane_select(self, option[to->role], text[to->role], dimension, to, error))
+                return false;
+            if (is_level && !levels_select(levels, &self->grid, dimension, to, error))
+                return false;
+            size[to->role] *= to->count;
+        }
+        variable->channels = size[ROLE_CHANNEL];
+        variable->height = size[ROLE_ROW];
+        variable->width = size[ROLE_COLUMN];
+    }
+    return has_levels || error_set(error, ERROR_DATA,
+                                   "data.levels=%s: no data set of data.x and data.y in %s has a "
+                                   "dimension of levels; leave it out",
+                                   levels, self->grid.path);
+}
+
+int64_t variable_index(const struct variable_dimension *dimension, int64_t selected)
+{
+    int p = 0;
+    while (p < dimension->part_count && selected >= dimension->part[p].count)
+        selected -= dimension->part[p++].count;
+    return p < dimension->part_count ? dimension->part[p].begin + selected : selected;
+}
+
+void arrays_cut_grid(const struct arrays *self, struct grid *grid)
+{
+    for (int v = 0; v < grid->array_count; v++)
+        for (int d = 0; d < self->variable[v].dimensions; d++) {
+            const struct variable_dimension *from = &self->variable[v].dimension[d];
+            struct dimension *dimension = grid_dimension(grid, v, d);
+            if (from->part_count == 0 || dimension == NULL || dimension->is_cut ||
+                dimension->count != from->extent)
+                continue;
+            double *values = allocate((size_t)from->count, sizeof *values);
+            for (int64_t i = 0; dimension->values != NULL && i < from->count; i++)
+                values[i] = dimension->values[variable_index(from, i)];
+            free(dimension->values == NULL ? values : dimension->values);
+            dimension->values = dimension->values == NULL ? NULL : values;
+            dimension->count = from->count;
+            dimension->is_cut = true;
+        }
+}
