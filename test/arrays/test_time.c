@@ -351,6 +351,10 @@ TEST(offsets_in_seconds_are_steps)
     series = series_in_seconds(since, hours, 3600, false);
     series.counts = true;
     refused(&series, "data.coordinates=ignore counts samples");
+    series = series_in_seconds(since, hours, 3600, false);
+    series.is_ordered = false;
+    times_add(&series, "b.nc", "days", "", hours, 8);
+    refused(&series, "times of the files cannot be compared");
 }
 
 TEST(wrong_times_are_refused)
