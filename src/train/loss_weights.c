@@ -188,17 +188,13 @@ static bool labels_weigh(const struct options *options, const struct dataset *da
     return true;
 }
 
-bool loss_weights_set(struct session *session, const struct dataset *dataset, bool training,
-                      struct error *error)
+bool loss_weights_set(struct session *session, const struct dataset *dataset, struct error *error)
 {
-    struct options *options = &session->options;
-    const bool has_labels = dataset->target.count == 0;
-    if (has_labels && !training)
-        snprintf(options->train.weights, sizeof options->train.weights, "auto");
+    const struct options *options = &session->options;
     if (!loss_weights_are_set(options))
         return true;
     float *weights = allocate((size_t)options->model.classes, sizeof *weights);
     session->class_weights = weights;
     return loss_weights_read(options, dataset, weights, error) &&
-           (!has_labels || labels_weigh(options, dataset, weights, error));
+           (dataset->target.count > 0 || labels_weigh(options, dataset, weights, error));
 }

@@ -221,9 +221,12 @@ bool session_open_model(struct session *session, bool training,
                         const struct model_metadata *weights, struct error *error)
 {
     const struct split_loader *feed = training ? &session->train : &session->validation;
+    option_text *loss_weights = &session->options.train.weights;
+    if (!training && feed->dataset.target.count == 0) /* evaluations of labels have no weights */
+        snprintf(*loss_weights, sizeof *loss_weights, "auto");
     if (error->kind == ERROR_NONE)
         error_defer(options_resolve(&session->options, &feed->dataset, weights, error) &&
-                    loss_weights_set(session, &feed->dataset, training, error));
+                    loss_weights_set(session, &feed->dataset, error));
     if (!comm_agree(session->world, error))
         return false;
     status_set_phase(PHASE_MODEL_OPEN);

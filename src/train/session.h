@@ -246,14 +246,14 @@ MUST_CHECK bool loss_weights_read(const struct options *options, const struct da
 /* True if train.weights=balanced. */
 bool loss_weights_are_balanced(const struct options *options);
 
-/* Set session->class_weights to those of train.weights, if there are any. Evaluations of single
- * labels have none. With balanced, of n training samples in K classes, a class of m samples has
- * the weight n / (K * m), and one without samples 1. Weights of single labels are multiplied by the
- * power of two that makes their mean over the samples about 1, so that rounding them as losses are
- * (loss_round) loses little; the weighted mean does not change. If samples are mixed, the loss is
- * no weighted mean, and the weights stay. Return false with ERROR_USAGE if they are wrong. */
+/* Set session->class_weights to those of train.weights, if there are any. With balanced, of n
+ * training samples in K classes, a class of m samples has the weight n / (K * m), and one without
+ * samples 1. Weights of single labels are multiplied by the power of two that makes their mean over
+ * the samples about 1, so that rounding them as losses are (loss_round) loses little; the weighted
+ * mean does not change. If samples are mixed, the loss is no weighted mean, and the weights stay.
+ * Return false with ERROR_USAGE if they are wrong. */
 MUST_CHECK bool loss_weights_set(struct session *session, const struct dataset *dataset,
-                                 bool training, struct error *error);
+                                 struct error *error);
 
 /* Log the recipe of a session with an open model, and the padding of its images. */
 void recipe_log(const struct session *session);

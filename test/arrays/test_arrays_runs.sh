@@ -101,6 +101,8 @@ result 'a list of weights has the bits of weights with names' "$(ended; same pla
 run 1 scaled $data $model data.x=u0,u2@-1 data.val=0.2 data.val_from=end data.y=uneven train.weights=4,8,20 train.label_smoothing=0.1 \
     run.dir="$work/scaled"
 result 'the loss of single labels is a weighted mean' "$(ended; same single-1 scaled)" scaled.log
+run 1 others eval single-1 data.y=label
+result 'evaluations of single labels read no weights' "$(ended; has others.log 'class 0 is "0" in the data, but "calm" in the weights')" others.log
 run 1 balanced $data $model data.x=u0 data.val=none data.y=uneven train.weights=balanced augment.mixup=0.2 run.dir="$work/balanced"
 bad=$(ended; has balanced.log 'train.weights=balanced: calm 0.8333, storm 0.8333, rain 1.667'; tr -d ' \n' <balanced/result.json >a
     has a '"loss_weights":\[0.8333[0-9]*,0.8333[0-9]*,1.666[0-9]*\]')

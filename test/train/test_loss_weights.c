@@ -94,38 +94,36 @@ static int32_t label_of(const struct dataset *dataset, int64_t record)
 }
 
 /* Eight samples of classes of 6, 1, 0 and 1. */
-static bool set(struct session *session, const char *text, double mixup, bool training)
+static bool set(struct session *session, const char *text, double mixup)
 {
     static const struct dataset_format format = {.label = label_of};
     const struct dataset dataset = {
         .format = &format, .count = 8, .class_name = classes, .classes = 4};
-    *session = (struct session){.train.training = training};
+    memset(session, 0, sizeof *session);
     options_default(&session->options);
     session->options.model.classes = 4;
     session->options.augment.mixup = mixup;
     snprintf(session->options.train.weights, sizeof session->options.train.weights, "%s", text);
     error_clear(&error);
-    return loss_weights_set(session, &dataset, training, &error);
+    return loss_weights_set(session, &dataset, &error);
 }
 
 TEST(single_labels_have_weights)
 {
     static const double balanced[] = {8.0 / 18, 8.0 / 3, 1, 8.0 / 3};
     struct session session;
-    assert_ok(set(&session, "balanced", 0, true), &error);
+    assert_ok(set(&session, "balanced", 0), &error);
     for (int i = 0; i < 4; i++)
         assert_true(fabs((double)session.class_weights[i] - balanced[i]) < 1e-7);
     free(session.class_weights);
-    assert_ok(set(&session, "3e-6,6e-6,0,24e-6", 0, true), &error); /* mean: 6e-6 */
+    assert_ok(set(&session, "3e-6,6e-6,0,24e-6", 0), &error); /* mean: 6e-6 */
     const float *w = session.class_weights;
     assert_true(w[0] == 3e-6f * 0x1p17f && w[1] == 2 * w[0] && w[2] == 0 && w[3] == 8 * w[0]);
     free(session.class_weights);
-    assert_ok(set(&session, "3,6,0,24", 0.2, true), &error);
+    assert_ok(set(&session, "3,6,0,24", 0.2), &error);
     assert_true(session.class_weights[0] == 3 && session.class_weights[3] == 24);
     free(session.class_weights);
-    assert_ok(set(&session, "3,6,0,24", 0, false), &error);
-    assert_null(session.class_weights);
-    assert_false(set(&session, "0,0,1,0", 0, true));
+    assert_false(set(&session, "0,0,1,0", 0));
     assert_error(&error, ERROR_USAGE, "of all training samples have the weight 0");
     free(session.class_weights);
 }
