@@ -208,6 +208,25 @@ int64_t variable_steps(const struct arrays *self, const struct variable *variabl
     return self->series.offset[variable->offset].steps;
 }
 
+bool variable_read_static(const struct variable *variable, struct array *array, float *to,
+                          struct error *error)
+{
+    const struct variable_part all = {
+        .sample = ALL_SAMPLES, .height = variable->height, .width = variable->width};
+    return variable_read(variable, array, &all, NULL, to, error);
+}
+
+/* Copy the window of a variable without samples. */
+static void static_copy(const struct variable *variable, const struct variable_part *part,
+                        float *to)
+{
+    for (int64_t row = 0; row < variable->channels * part->height; row++) {
+        const int64_t y = row / part->height * variable->height + part->top + row % part->height;
+        memcpy(to + row * part->width, variable->static_values + y * variable->width + part->left,
+               (size_t)part->width * sizeof *to);
+    }
+}
+
 void variable_write(const struct variable *variable, char text[VARIABLE_TEXT])
 {
     snprintf(text, VARIABLE_TEXT, "%s%s", variable->name, variable->at);
@@ -325,7 +344,7 @@ static int64_t sample_chunks(const struct variable *variable, const struct array
 static int64_t shared_bytes(const struct variable *variable, const struct array *array, bool tiled)
 {
     int64_t bytes = array->chunk_bytes;
-    bool is_shared = tiled || variable_find_role(variable, ROLE_SAMPLE) == GRID_NONE;
+    bool is_shared = tiled;
     for (int d = 0; d < array->dimensions; d++) {
         const struct variable_dimension *dimension = &variable->dimension[d];
         const int64_t parts = dimension->part_count;
@@ -335,7 +354,8 @@ static int64_t shared_bytes(const struct variable *variable, const struct array 
         else if (!role_is_sample(dimension->role))
             bytes *= array->grid[d];
     }
-    is_shared &= array->filter_count > 0 && variable_find_role(variable, ROLE_ROW) != GRID_NONE;
+    is_shared &= array->filter_count > 0 && variable_find_role(variable, ROLE_ROW) != GRID_NONE &&
+                 variable->static_values == NULL;
     return is_shared ? bytes : 0;
 }
 
@@ -420,7 +440,9 @@ static void variables_list_wide(const struct arrays *self, int first, int end,
     for (int v = first; v < end; v++) {
         const struct variable *variable = &self->variable[v];
         bool wide = false;
-        for (int64_t f = 0; variable->transform == TRANSFORM_NONE && f < self->file_count; f++) {
+        const bool can_be =
+            variable->transform == TRANSFORM_NONE && variable->static_values == NULL;
+        for (int64_t f = 0; can_be && f < self->file_count; f++) {
             const struct array *array = &self->file[f].array[v];
             wide |= array->element_bytes == 8 ||
                     (array->kind != 'f' && array->element_bytes == 4) ||
@@ -599,8 +621,10 @@ static bool planes_read(const struct dataset *dataset, int first, int end, int64
         const struct variable_part part = {sample, top, left, height, width};
         for (int64_t i = 0; file < 0 && i < values; i++)
             to[i] = NAN;
-        if (file >= 0 &&
-            !variable_read(variable, &self->file[file].array[v], &part, origin, to, error))
+        if (variable->static_values != NULL)
+            static_copy(variable, &part, to);
+        else if (file >= 0 &&
+                 !variable_read(variable, &self->file[file].array[v], &part, origin, to, error))
             return false;
         value_transform_apply(variable->transform, to, values);
         if (!dataset->is_finite && !values_are_finite(to, values))
@@ -752,9 +776,12 @@ static void arrays_close(struct dataset *dataset)
     file_series_close(&self->series);
     grid_close(&self->grid);
     forcings_close(&self->forcings);
-    for (int v = 0; v < self->array_count; v++)
+    array_path_close(&self->static_file);
+    for (int v = 0; v < self->array_count; v++) {
         for (int d = 0; d < self->variable[v].dimensions; d++)
             free(self->variable[v].dimension[d].part);
+        free(self->variable[v].static_values);
+    }
     free(self->variable);
     free(self->target);
     free(self->label);

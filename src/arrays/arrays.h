@@ -40,6 +40,7 @@ struct variable {
     int dimensions;
     struct variable_dimension dimension[ARRAY_DIMENSIONS];
     int64_t channels, height, width; /* 1 if there is no such dimension */
+    float *static_values; /* [channels, height, width] of all samples; NULL: each has its own */
 };
 
 struct arrays_file {
@@ -59,7 +60,8 @@ struct arrays {
     int x_count, y_count;
     int sampled;     /* the first variable that has dimensions of samples */
     int array_count; /* of a file: x_count + y_count; x_count if the files do not have data.y */
-    struct forcings forcings; /* their channels follow those of data.x */
+    struct forcings forcings;      /* their channels follow those of data.x */
+    struct array_path static_file; /* of data.static_file, or zeros */
     struct split_files files;
     struct arrays_file *file; /* [file_count] in the order of records */
     int64_t file_count;
@@ -118,6 +120,10 @@ int variable_find_role(const struct variable *variable, enum dimension_role role
 
 /* Return the number of samples of a variable's array in a file. */
 int64_t variable_samples(const struct variable *variable, const struct array *array);
+
+/* Read the values of a variable without samples from the array of a file. */
+MUST_CHECK bool variable_read_static(const struct variable *variable, struct array *array,
+                                     float *to, struct error *error);
 
 /* Write the variable as in the option: "u", "u@+6". */
 void variable_write(const struct variable *variable, char text[VARIABLE_TEXT]);

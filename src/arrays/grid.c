@@ -78,10 +78,12 @@ static int dimension_add(struct grid *grid, const struct array_path *source, con
     struct array array = {.path = NULL};
     struct error ignored = {0};
     for (int n = 0; n < grid->dimension_count; n++)
-        if (grid->dimension[n].count == count && strcmp(grid->dimension[n].name, name) == 0 &&
+        if (grid->dimension[n].source == source && grid->dimension[n].count == count &&
+            strcmp(grid->dimension[n].name, name) == 0 &&
             strcmp(grid->dimension[n].path, path) == 0)
             return n;
     struct dimension *dimension = dimension_new(grid, name, count);
+    dimension->source = source;
     snprintf(dimension->path, sizeof dimension->path, "%.*s", HDF5_NAME - 1, path);
     if (path[0] != '\0' && array_path_has(source, path)) {
         dimension->attributes = array_attributes(source, path);
@@ -316,15 +318,30 @@ static int rows_find(const struct grid *grid, int array, const int64_t *extent, 
     return row;
 }
 
+bool grid_lacks_samples(const struct grid *grid, int array)
+{
+    const unsigned image = 1U << DIMENSION_ROW | 1U << DIMENSION_COLUMN;
+    unsigned own = 0, all = 0; /* bit n: a dimension of the array, or of any, has kind n */
+    for (int n = 0; n < grid->array_count; n++)
+        for (int d = 0; d < grid->array[n].dimensions; d++) {
+            all |= 1U << kind_at(grid, n, d);
+            own |= n == array ? 1U << kind_at(grid, n, d) : 0;
+        }
+    return (all & 1U << DIMENSION_TIME) != 0 && (own & ~(1U << DIMENSION_CHANNEL)) == image;
+}
+
 bool grid_set_roles(struct grid *grid, int array, const int64_t *extent, int order,
                     const char *named, struct error *error)
 {
     struct grid_array *self = &grid->array[array];
-    const int last = self->dimensions - 1, samples = samples_find(grid, array, named);
-    const char *fault = samples == GRID_NONE ? "data.sample_dim is none of them" : NULL;
+    const int last = self->dimensions - 1;
+    const int samples = self->is_static ? GRID_NONE : samples_find(grid, array, named);
+    const char *fault =
+        samples == GRID_NONE && !self->is_static ? "data.sample_dim is none of them" : NULL;
     char names[DIMENSIONS_TEXT];
     int rows = ARRAY_DIMENSIONS;
-    for (int d = samples + 1; fault == NULL && *named == '\0' && d <= last; d++) {
+    for (int d = samples + 1; fault == NULL && !self->is_static && *named == '\0' && d <= last;
+         d++) {
         const enum dimension_kind kind = kind_at(grid, array, samples);
         if (kind_at(grid, array, d) == DIMENSION_TIME &&
             ((kind != DIMENSION_UNKNOWN && kind != DIMENSION_MEMBER) || (d == 1 && last > 2)))
@@ -335,12 +352,16 @@ bool grid_set_roles(struct grid *grid, int array, const int64_t *extent, int ord
     }
     if (fault == NULL && last > samples + 1)
         rows = rows_find(grid, array, extent, samples + 1, order, &fault);
-    for (int d = 0; d <= last; d++)
-        self->role[d] = d < samples     ? ROLE_RUN
-                        : d == samples  ? ROLE_SAMPLE
-                        : d == rows     ? ROLE_ROW
-                        : d == rows + 1 ? ROLE_COLUMN
-                                        : ROLE_CHANNEL;
+    for (int d = 0; d <= last; d++) {
+        const bool is_time = self->is_static && kind_at(grid, array, d) == DIMENSION_TIME;
+        if (is_time && extent[d] > 1)
+            fault = "data.static_file has several times of it";
+        self->role[d] = d < samples || is_time ? ROLE_RUN
+                        : d == samples         ? ROLE_SAMPLE
+                        : d == rows            ? ROLE_ROW
+                        : d == rows + 1        ? ROLE_COLUMN
+                                               : ROLE_CHANNEL;
+    }
     if (samples != GRID_NONE && kind_at(grid, array, samples) == DIMENSION_MEMBER)
         grid_dimension(grid, array, samples)->kind = DIMENSION_UNKNOWN;
     if (fault == NULL)

@@ -40,6 +40,7 @@ struct dimension {
     char path[HDF5_NAME]; /* of its coordinate in the file; "": none */
     char name[ARRAY_NAME], units[GRID_UNITS];
     enum dimension_kind kind;
+    const struct array_path *source; /* of its file, which may be closed */
     int64_t count;
     bool is_cut;    /* arrays_cut_grid has removed what is not selected */
     double *values; /* [count], or NULL: it has no coordinates that are numbers */
@@ -50,6 +51,7 @@ struct dimension {
 struct grid_array {
     char name[OPTION_TEXT], units[GRID_UNITS];
     int dimensions, dimension[ARRAY_DIMENSIONS];
+    bool is_static; /* all samples have the same values: no dimension is that of samples */
     enum dimension_role role[ARRAY_DIMENSIONS];
     struct json_t *attributes;
 };
@@ -85,6 +87,9 @@ struct dimension *grid_role_dimension(const struct grid *grid, int array, enum d
 /* True if units, standard name or name are those of latitudes (DIMENSION_ROW) or longitudes
  * (DIMENSION_COLUMN) in degrees, also if the pole is rotated. */
 bool dimension_in_degrees(const struct dimension *dimension, enum dimension_kind kind);
+
+/* True if an array has dimensions of images only, by their names, and another one has times. */
+bool grid_lacks_samples(const struct grid *grid, int array);
 
 /* Set the roles of the dimensions of an array: by their names, or as `order` (enum
  * data_order_choice) states. By default channels are the last dimensions if the last one is the

@@ -109,8 +109,7 @@ static bool variable_set_shape(struct variable *variable, const struct array *ar
     variable->height = size[ROLE_ROW];
     variable->width = size[ROLE_COLUMN];
     variable->channels = size[ROLE_CHANNEL];
-    if (count[ROLE_SAMPLE] == 0 || count[ROLE_CHANNEL] > CHANNEL_DIMENSIONS ||
-        (count[ROLE_ROW] == 0 && !variable->is_target))
+    if (count[ROLE_CHANNEL] > CHANNEL_DIMENSIONS || (count[ROLE_ROW] == 0 && !variable->is_target))
         return error_set(error, ERROR_DATA,
                          "%s=%s has %d dimensions: it must be %s[samples, height, width], "
                          "[samples, channels, height, width] or [samples, height, width, "
@@ -136,6 +135,11 @@ static bool shape_set(struct dataset *dataset, const struct options *options,
     while (self->sampled < self->x_count - 1 &&
            variable_find_role(&self->variable[self->sampled], ROLE_SAMPLE) == GRID_NONE)
         self->sampled++;
+    if (variable_find_role(&self->variable[self->sampled], ROLE_SAMPLE) == GRID_NONE)
+        return error_set(error, ERROR_DATA,
+                         "data.x=%s: no data set has samples: name one that is [samples, height, "
+                         "width], too",
+                         options->data.x);
     if (!self->series.counts && !grid_check(&self->grid, error))
         return false;
     self->has_planes = variable_find_role(self->y, ROLE_ROW) != GRID_NONE;
@@ -216,15 +220,56 @@ static bool times_take(struct arrays *self, struct arrays_file *file, const stru
     return true;
 }
 
+/* Return the file that has a variable: data.static_file, or a file of samples. */
+static const struct array_path *source_of(const struct arrays *self, const struct arrays_file *file,
+                                          int v)
+{
+    return self->static_file.path != NULL &&
+                   array_path_has(&self->static_file, self->variable[v].name)
+               ? &self->static_file
+               : &file->place;
+}
+
+/* Use the values of a variable without samples, or compare them with those of the first file. */
+static bool static_use(struct variable *variable, const struct arrays_file *file,
+                       struct array *array, const struct arrays_file *first, struct error *error)
+{
+    const size_t bytes =
+        (size_t)(variable->channels * variable->height * variable->width) * sizeof(float);
+    if (variable->is_target || variable->at[0] != '\0')
+        return error_set(error, ERROR_USAGE,
+                         "%s=%s%s: all samples have the same values of this data set: name it in "
+                         "data.x, without an offset (@)",
+                         variable_option(variable), variable->name, variable->at);
+    float *values = allocate(bytes, 1);
+    bool good = variable_read_static(variable, array, values, error);
+    if (good && variable->static_values == NULL) {
+        variable->static_values = values;
+        return true;
+    }
+    if (good && memcmp(values, variable->static_values, bytes) != 0)
+        good = error_set(error, ERROR_DATA,
+                         "%s: data.x=%s is the same for all samples, and has other values than in "
+                         "%s: write the same in all files, or leave it out of all but the first",
+                         file->path, variable->name, first->path);
+    free(values);
+    return good;
+}
+
 /* Read the grid of a file. The first one decides the roles of dimensions. */
 static bool grid_read(struct arrays *self, const struct options *options,
                       const struct arrays_file *file, struct grid *grid, struct error *error)
 {
     grid->ignores_names = self->series.counts;
+    grid->path = allocate_copy(file->path);
+    grid->attributes = array_attributes(&file->place, "");
     for (int v = 0; v < self->array_count; v++)
-        grid_add(grid, &file->place, self->variable[v].name, &file->array[v]);
+        grid_add(grid, source_of(self, file, v), self->variable[v].name, &file->array[v]);
     for (int v = 0; v < self->array_count; v++) {
         const int64_t *extent = file->array[v].extent;
+        grid->array[v].is_static = source_of(self, file, v) == &self->static_file ||
+                                   (grid->array[v].dimensions == 2 && v < self->x_count) ||
+                                   grid_lacks_samples(grid, v);
         if (grid != &self->grid)
             memcpy(grid->array[v].role, self->grid.array[v].role, sizeof grid->array[v].role);
         else if (!grid_set_roles(grid, v, extent, options->data.order, options->data.sample_dim,
@@ -252,7 +297,12 @@ static bool file_open(struct dataset *dataset, const struct options *options,
         return false;
     for (; file->opened < self->array_count; file->opened++) {
         struct array *array = &file->array[file->opened];
-        if (!array_path_array(&file->place, self->variable[file->opened].name, array, error)) {
+        const struct variable *variable = &self->variable[file->opened];
+        const struct array_path *source = source_of(self, file, file->opened);
+        if (variable->static_values != NULL &&
+            (source != &file->place || !array_path_has(source, variable->name)))
+            continue;
+        if (!array_path_array(source, variable->name, array, error)) {
             array_close(array);
             return false;
         }
@@ -267,8 +317,10 @@ static bool file_open(struct dataset *dataset, const struct options *options,
     if (!good)
         return false;
     for (int v = 0; v < self->array_count; v++) {
-        const struct variable *variable = &self->variable[v];
-        const struct array *array = &file->array[v];
+        struct variable *variable = &self->variable[v];
+        struct array *array = &file->array[v];
+        if (array->path == NULL) /* only the first file has it */
+            continue;
         const int64_t samples = variable_samples(variable, array);
         bool agrees = array->dimensions == variable->dimensions;
         for (int d = 0; agrees && d < array->dimensions; d++)
@@ -288,6 +340,9 @@ static bool file_open(struct dataset *dataset, const struct options *options,
                              file->path, variable_option(variable), variable->name,
                              (long long)samples, self->variable[self->sampled].name,
                              (long long)file->times.samples);
+        if (variable_find_role(variable, ROLE_SAMPLE) == GRID_NONE &&
+            !static_use(variable, file, array, self->file, error))
+            return false;
     }
     return dataset->unlabelled || options->data.task == TASK_REGRESSION ||
            arrays_class_names(dataset, file, error);
@@ -399,6 +454,46 @@ static void descriptions_share(struct dataset *dataset, char *const *files,
 
 /* ---- splits ---- */
 
+/* Collective. Let rank 0 describe an HDF5 file for the readers of all ranks. */
+static bool description_broadcast(struct dataset *dataset, struct hdf5_reader *reader,
+                                  const char *path, struct error *error)
+{
+    struct array_path place = {.path = NULL};
+    if (dataset->ranks == 1)
+        return true;
+    if (dataset->rank == 0)
+        error_defer(array_path_open(&place, path, reader, error));
+    array_path_close(&place);
+    if (!dataset_agree(dataset, error))
+        return false;
+    const char *text = reader->text != NULL ? reader->text : "";
+    reader->received = comm_broadcast_text(dataset->comm, text, 0);
+    return true;
+}
+
+/* Collective. Open data.static_file, which is no file of samples. */
+static bool static_file_open(struct dataset *dataset, const char *path, struct hdf5_reader *reader,
+                             struct error *error)
+{
+    struct arrays *self = dataset->self;
+    struct split_files *files = &self->files;
+    if (path[0] == '\0')
+        return true;
+    for (int64_t i = files->count; i-- > 0 && files->count > 1;)
+        if (strcmp(files->path[i], path) == 0) {
+            free(files->path[i]);
+            files->count--;
+            memmove(&files->path[i], &files->path[i + 1],
+                    (size_t)(files->count - i) * sizeof *files->path);
+        }
+    if (!description_broadcast(dataset, reader, path, error))
+        return false;
+    error_defer(array_path_open(&self->static_file, path, reader, error));
+    free(reader->received);
+    reader->received = NULL;
+    return dataset_agree(dataset, error);
+}
+
 /* Describe the files of a split and append them to self->file. */
 static bool split_open(struct dataset *dataset, const struct options *options,
                        struct hdf5_reader *reader, enum data_split split, struct error *error)
@@ -413,17 +508,8 @@ static bool split_open(struct dataset *dataset, const struct options *options,
         return false;
     dataset->held_out |= split != SPLIT_TRAIN && !all && split_of_path(files[0]) == SPLIT_TRAIN;
     if (self->file_count == 0) {
-        /* Rank 0 describes an HDF5 file for all ranks. */
-        if (ranks > 1) {
-            struct array_path place = {.path = NULL};
-            if (rank == 0)
-                error_defer(array_path_open(&place, files[0], reader, error));
-            array_path_close(&place);
-            if (!dataset_agree(dataset, error))
-                return false;
-            const char *text = reader->text != NULL ? reader->text : "";
-            reader->received = comm_broadcast_text(dataset->comm, text, 0);
-        }
+        if (!description_broadcast(dataset, reader, files[0], error))
+            return false;
         error_defer(file_open(dataset, options, reader, files[0], all, self->file, error));
         free(reader->received); /* not used if it is no HDF5 file */
         reader->received = NULL;
@@ -507,13 +593,16 @@ bool arrays_open_files(struct dataset *dataset, const struct options *options,
     struct file_series *series = &self->series;
     OWNED char *names = names_list(self);
     struct hdf5_reader reader = {.kind = ERROR_DATA, .purpose = "arrays", .datasets = names};
+    struct hdf5_reader static_reader = reader;
     const bool all = options->data.val == VALIDATION_REFERENCE && split != SPLIT_ALL;
     const bool refused = options->data.missing == MISSING_ERROR;
     int64_t timed = 0;
     self->file = allocate((size_t)self->files.count, sizeof *self->file);
-    const bool good = (!all || split_open(dataset, options, &reader, SPLIT_TRAIN, error)) &&
+    const bool good = static_file_open(dataset, options->data.static_file, &static_reader, error) &&
+                      (!all || split_open(dataset, options, &reader, SPLIT_TRAIN, error)) &&
                       split_open(dataset, options, &reader, all ? SPLIT_TEST : split, error);
     hdf5_reader_close(&reader);
+    hdf5_reader_close(&static_reader);
     if (!good || ((refused || !dataset->held_out) && !missing_report(self, refused, error)))
         return false;
     /* Make series of the files. Those of one series are ordered by time. */

@@ -185,6 +185,10 @@ OPTION(data, x, "", TEXT(.applies = &with_arrays, .effect = EFFECT_MODEL),
        "Arrays: path of the data set of the images in each file, [samples, channels, height, "
        "width], [samples, height, width, channels] or [samples, height, width]; or several "
        "separated by commas, whose channels follow one another. u@-1: the sample before.")
+OPTION(data, static_file, "", TEXT(.applies = &with_arrays),
+       "Arrays: file of those variables of data.x that are the same for all samples, such as a "
+       "land-sea mask, [height, width] or [channels, height, width]. They can also be in the files "
+       "of the samples.")
 OPTION(data, y, "", TEXT(.applies = &with_arrays, .effect = EFFECT_MODEL),
        "Arrays: path of the data set of the targets: classes 0, 1, ... [samples]; several labels, "
        "0 or 1, [samples, labels]; classes of pixels [samples, height, width]; or numbers with "

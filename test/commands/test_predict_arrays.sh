@@ -196,6 +196,40 @@ errors 3<<END
 3|train.zarr: data.forcings=insolation: there are no longitudes|$forced data.root=$work/train.zarr data.forcings=insolation run.dir=$work/none
 END
 
+# Static fields: in all files, in the first one, and in a file of their own.
+mkdir all first
+numbers 64 2 | array fixed.zarr/lsm '|u1' 1,8,8 "$planes" 0.0.0
+numbers 128 3 | array fixed.zarr/soil '|u1' 2,8,8 '"level", "lat", "lon"' 0.0.0
+cp -r train.zarr all/a.zarr
+numbers 64 2 | array all/a.zarr/lsm '|u1' 8,8 '"lat", "lon"' 0.0
+cp -r fixed.zarr/soil all/a.zarr
+cp -r train.zarr/lat fixed.zarr
+cp -r all/a.zarr all/b.zarr
+cp -r all/a.zarr train.zarr first
+cp -r all other
+numbers 64 3 >other/b.zarr/lsm/0.0
+cp -r fixed.zarr shifted.zarr
+numbers 9 | tail -c 8 >shifted.zarr/lat/0
+fixed="$model data.x=lsm,soil,u data.y=u@+2 data.task=regression model.head=dense train.exact=layout model.image=4 augment.crop=random"
+for ranks in 1 3 4; do
+    case $ranks in 1) root=all file= ;; 3) root=first file= ;; 4) root=first::fixed.zarr file=fixed.zarr ;; esac
+    run $ranks fixed$ranks $fixed data.root=$root data.static_file=$file output.receipt=1 run.dir="$work/fixed$ranks"
+    bad=$(ended; has fixed$ranks.log 'mean 0\.5, 0\.984375, 1, .*; standard deviation 0\.5, ' ' 29 training'
+        cut -d, -f1-4 fixed1/receipt.csv >a; cut -d, -f1-4 fixed$ranks/receipt.csv >b; cmp a b 2>&1)
+    result "static fields of $root on $ranks ranks" "$bad" fixed$ranks.log
+    run $ranks predict predict fixed$ranks test.zarr data.static_file="$work/fixed.zarr" predict.output=fixed$ranks.h5
+    result 'they are used for predictions' "$(ended; cmp fixed1.h5 fixed$ranks.h5 2>&1)" predict.log
+done
+errors $fixed run.dir="$work/none" 3<<END
+3|b.zarr: data.x=lsm .*has other values than in .*a.zarr|data.root=other
+3|other/a.zarr: dimension 'lat' of u differs from 'lat' of lsm|data.root=other data.static_file=$work/shifted.zarr
+3|train.zarr.*lsm|data.root=$work/train.zarr
+3|data.static_file has several times of it|data.root=all data.static_file=all/b.zarr
+3|data.x=lsm: no data set has samples|data.root=all data.x=lsm
+2|data.x=lsm@\+1: all samples have the same values|data.root=all data.x=u,lsm@+1
+2|data.y=lsm: all samples have the same values|data.root=all data.x=u data.y=lsm
+END
+
 for name in u v; do
     cat train.zarr/$name/0.0.0 train.zarr/$name/0.0.0 | array gap.zarr/$name '|u1' 40,8,8 "$planes" 0.0.0
 done
