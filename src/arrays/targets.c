@@ -186,6 +186,7 @@ static void outputs_name(struct dataset *dataset)
     const size_t count = (size_t)dataset->target.count;
     int64_t output = 0;
     dataset->target_name = allocate(count, sizeof *dataset->target_name);
+    dataset->variable_bytes = allocate(count, sizeof *dataset->variable_bytes);
     dataset->persistence = allocate(count, sizeof *dataset->persistence);
     for (int v = 0; v < self->y_count; v++)
         for (int64_t c = 0; c < self->y[v].channels; c++, output++) {
@@ -193,6 +194,7 @@ static void outputs_name(struct dataset *dataset)
             int64_t channel = 0;
             variable_write_channel(self, self->x_count + v, c, name);
             dataset->target_name[output] = allocate_copy(name);
+            dataset->variable_bytes[output] = (int64_t)strlen(self->y[v].name);
             dataset->persistence[output] = -1;
             const struct variable *input = residual_input(self, &self->y[v]);
             for (int x = 0; self->has_planes && x < self->x_count; x++) {

@@ -275,6 +275,7 @@ void dataset_close(struct dataset *dataset)
     for (int64_t i = 0; dataset->target_name != NULL && i < dataset->target.count; i++)
         free(dataset->target_name[i]);
     free(dataset->target_name);
+    free(dataset->variable_bytes);
     free(dataset->persistence);
     free(dataset->row_weights);
     free(dataset->subset);

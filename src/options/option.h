@@ -90,8 +90,7 @@ bool option_is_setting(const char *word);
 MUST_CHECK bool option_read(const struct option_entry *entry, const char *where, const char *text,
                             struct options *options, struct error *error);
 
-/* Read the decimal number at the start of a text; *end points behind it. False for others, such as
- * "inf", "nan" and "0x1p3". */
+/* Read the decimal number at the start of a text; false for others, such as "inf" and "0x1p3". */
 bool option_read_decimal(const char *text, double *value, char **end);
 
 /* True if the option is in the deck of a run with these options: not one of other commands, and of

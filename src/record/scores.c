@@ -162,12 +162,11 @@ void output_sums_add(struct exact_sum sums[OUTPUT_SUMS], const struct output_pla
 
 static double element_loss(enum train_loss_choice loss, double error)
 {
-    const double size = fabs(error);
-    if (loss == TRAIN_LOSS_ABSOLUTE)
-        return size;
-    if (loss == TRAIN_LOSS_HUBER)
-        return size < 1 ? 0.5 * size * size : size - 0.5;
-    return size * size;
+    const double size = fabs(error), square = size * size;
+    return loss == TRAIN_LOSS_ABSOLUTE  ? size
+           : loss == TRAIN_LOSS_SQUARED ? square
+           : size < 1                   ? 0.5 * square
+                                        : size - 0.5;
 }
 
 void output_loss_add(struct exact_sum sums[OUTPUT_SUMS], const struct output_plane *plane,

@@ -33,9 +33,9 @@ bool loss_weights_are_balanced(const struct options *options)
 /* Return the names of the classes or of the outputs; NULL: not known. */
 static char *const *names_of(const struct options *options, const struct dataset *dataset)
 {
-    const bool is_regression = options->data.task == TASK_REGRESSION;
-    return is_regression || dataset->class_name == NULL ? dataset->target_name
-                                                        : dataset->class_name;
+    return options->data.task == TASK_REGRESSION || dataset->class_name == NULL
+               ? dataset->target_name
+               : dataset->class_name;
 }
 
 /* Return the error `fault` of an item of train.weights, with the known names. */
@@ -46,7 +46,7 @@ static bool item_refuse(const struct options *options, const struct dataset *dat
     struct text_stream text;
     FILE *stream = text_stream_open(&text);
     int64_t listed = 0;
-    for (; names != NULL && listed < dataset->classes && ftell(stream) < NAMES_SHOWN; listed++)
+    for (; listed < dataset->classes && ftell(stream) < NAMES_SHOWN; listed++)
         fprintf(stream, "%s%.*s", listed > 0 ? ", " : "", NAME_SHOWN, names[listed]);
     OWNED char *known = text_stream_close(&text);
     return error_set(error, ERROR_USAGE, "train.weights=%.*s: %s; the names are %s%s",
@@ -54,14 +54,18 @@ static bool item_refuse(const struct options *options, const struct dataset *dat
                      listed < dataset->classes ? ", ..." : "");
 }
 
-/* Return the length of the name before the colon of an item, if it is `name`, or the variable of
- * this output: its part before a space or an @. Else return 0. */
-static size_t name_length(const char *item, const char *name, bool is_output)
+/* Return the length of the name before the colon of an item, if it is name `i`. Of outputs it may
+ * be a part that ends before a space or an @ and contains the variable. Else return 0. */
+static int64_t name_length(const struct dataset *dataset, char *const *names, int64_t i,
+                           const char *item)
 {
-    size_t length = 0;
+    const char *name = names[i];
+    int64_t length = 0;
     while (name[length] != '\0' && name[length] == item[length])
         length++;
-    const bool ends = name[length] == '\0' || (is_output && strchr(" @", name[length]) != NULL);
+    const bool ends = name[length] == '\0' ||
+                      (names == dataset->target_name && length >= dataset->variable_bytes[i] &&
+                       strchr(" @", name[length]) != NULL);
     return ends && item[length] == ':' ? length : 0;
 }
 
@@ -82,27 +86,23 @@ static bool named_read(const struct options *options, const struct dataset *data
 {
     const int64_t count = smaller(options->model.classes, dataset->classes);
     char *const *names = names_of(options, dataset);
-    const bool are_outputs = names == dataset->target_name;
-    OWNED size_t *given = allocate((size_t)count, sizeof *given); /* length of the name; 0: none */
+    OWNED int64_t *given = allocate((size_t)count, sizeof *given); /* length of the name; 0: none */
     const char *next, *item = options->train.weights + strspn(options->train.weights, " ,");
     for (; *item != '\0'; item = next) {
-        size_t length = 0;
+        int64_t length = 0;
         float weight;
-        for (int64_t i = 0; i < count; i++) {
-            const size_t one = name_length(item, names[i], are_outputs);
-            length = one > length ? one : length;
-        }
+        for (int64_t i = 0; i < count; i++)
+            length = larger(length, name_length(dataset, names, i, item));
         if (length == 0)
-            return item_refuse(options, dataset, item, "nothing has this name", error);
+            return item_refuse(options, dataset, item, "its name is not known", error);
         if (!weight_read(item + length + 1, &weight, &next))
             return item_refuse(options, dataset, item,
                                "the weight must be a number of at least 0, as in NAME:2", error);
         for (int64_t i = 0; i < count; i++) {
-            if (name_length(item, names[i], are_outputs) != length || given[i] > length)
+            if (name_length(dataset, names, i, item) != length || given[i] > length)
                 continue;
             if (given[i] == length)
-                return item_refuse(options, dataset, item,
-                                   "the name has another weight: name it once", error);
+                return item_refuse(options, dataset, item, "its name occurs twice", error);
             given[i] = length;
             weights[i] = weight;
         }
@@ -124,20 +124,14 @@ bool loss_weights_read(const struct options *options, const struct dataset *data
     if (!is_list && !loss_weights_are_balanced(options) && names_of(options, dataset) != NULL &&
         !named_read(options, dataset, weights, error))
         return false;
-    for (; is_list && *text != '\0'; text = next, numbers++) {
-        if (!weight_read(text, &weight, &next))
-            return error_set(error, ERROR_USAGE,
-                             "train.weights=%.200s: it must be a number of at least 0; correct "
-                             "the list of numbers, or set NAME:NUMBER for all",
-                             text);
+    for (; is_list && weight_read(text, &weight, &next); text = next, numbers++)
         if (numbers < count)
             weights[numbers] = weight;
-    }
-    if (is_list && numbers != count)
+    if (is_list && (*text != '\0' || numbers != count))
         return error_set(error, ERROR_USAGE,
-                         "train.weights has %lld numbers, but the model has %lld outputs: add or "
-                         "remove some, or set NAME:NUMBER",
-                         (long long)numbers, (long long)count);
+                         "train.weights=%.200s: it must have a number of at least 0 for each of "
+                         "the %lld outputs; correct the list, or set NAME:NUMBER",
+                         options->train.weights, (long long)count);
     for (int64_t i = 0; i < count; i++)
         sum += (double)weights[i];
     return (sum > FLT_MIN && sum < FLT_MAX) ||

@@ -236,10 +236,9 @@ MUST_CHECK bool options_resolve(struct options *options, const struct dataset *d
 /* True if train.weights has weights of classes, labels or outputs. */
 bool loss_weights_are_set(const struct options *options);
 
-/* Set the weights of the classes, labels or outputs of the model, [model.classes], from
- * train.weights: numbers for all of them, or NAME:NUMBER. Those that are not named have the weight
- * 1, also if the data set has no names because its records have no targets. Return false with
- * ERROR_USAGE if a name or number is wrong. */
+/* Set the weights of the classes, labels or outputs, [model.classes], from train.weights: a list of
+ * numbers, or NAME:NUMBER. Those that are not named have the weight 1, also if records without
+ * targets have no names. Return false with ERROR_USAGE if a name or number is wrong. */
 MUST_CHECK bool loss_weights_read(const struct options *options, const struct dataset *dataset,
                                   float *weights, struct error *error);
 

@@ -161,7 +161,7 @@ errors $data $model data.x=u0 3<<END
 2|data.shuffle=chunks|data.balance=on data.shuffle=chunks
 2|augment.repeat|data.balance=on augment.repeat=2
 2|debug.overfit|data.balance=on debug.overfit=1
-2|train.weights has 2 numbers.* 3 outputs|data.y=marks train.weights=1,2
+2|train.weights=1,2: .* each of the 3 outputs|data.y=marks train.weights=1,2
 2|train.weights=x:2: .*; the names are marks 0, marks 1, marks 2$|data.y=marks train.weights=x:2
 2|train.weights=u0:3: |data.y=u0@+2,u1 data.task=regression model.head=dense train.weights=u0:2,u0:3
 2|train.weights|train.weights=1,2

@@ -8,7 +8,8 @@
 enum { MOST = 200 };
 
 static char *classes[] = {"cat", "dog, wild", "dog, wild:2", "cat 2"};
-static char *outputs[] = {"t2m", "z@+6 500 hPa", "z@+6 850 hPa", "z", "zonal"};
+static char *outputs[] = {"t2m", "z@+6 500 hPa", "z@+6 850 hPa", "z", "sea ice@+6"};
+static int64_t variable_bytes[] = {3, 1, 1, 1, 7};
 
 static struct options options;
 static float weights[MOST];
@@ -17,6 +18,7 @@ static bool read(const char *text, enum task_choice task, char **names, int64_t 
 {
     const struct dataset dataset = {.class_name = task == TASK_REGRESSION ? NULL : names,
                                     .target_name = task == TASK_REGRESSION ? names : NULL,
+                                    .variable_bytes = variable_bytes,
                                     .classes = count};
     options_default(&options);
     options.data.task = task;
@@ -38,7 +40,7 @@ TEST(names_have_weights)
     CHECK("cat:2", TASK_CLASSES, classes, 2, 1, 1, 1);
     CHECK(" dog, wild:0.5, cat 2:3 ,dog, wild:2:4,", TASK_CLASSES, classes, 1, 0.5f, 4, 3);
     CHECK("z:0.1,t2m:1e1", TASK_REGRESSION, outputs, 10, 0.1f, 0.1f, 0.1f, 1);
-    CHECK("z@+6 850 hPa:3,z@+6:2,z:0", TASK_REGRESSION, outputs, 1, 2, 3, 0, 1);
+    CHECK("z@+6 850 hPa:3,z@+6:2,z:0,sea ice:4", TASK_REGRESSION, outputs, 1, 2, 3, 0, 4);
 }
 
 TEST(lists_have_any_length)
@@ -51,7 +53,7 @@ TEST(lists_have_any_length)
     for (int i = 0; i < MOST; i++)
         assert_true(weights[i] == (i % 2 == 0 ? 1 : 3));
     assert_false(read(text, TASK_REGRESSION, outputs, 5));
-    assert_error(&error, ERROR_USAGE, "has 200 numbers, but the model has 5 outputs");
+    assert_error(&error, ERROR_USAGE, "for each of the 5 outputs; correct the list");
 }
 
 TEST(records_without_targets_have_no_names)
@@ -65,14 +67,14 @@ TEST(wrong_weights_are_one_line)
     static const struct {
         const char *text, *part;
     } rows[] = {
-        {"u:1", "train.weights=u:1: nothing has this name; the names are t2m, z@+6 500 hPa, "},
-        {"zon:1", "nothing has this name"},
-        {"t2m:1,z:2,t2m:1", "train.weights=t2m:1: the name has another weight: name it once; "},
+        {"u:1", "train.weights=u:1: its name is not known; the names are t2m, z@+6 500 hPa, "},
+        {"sea:1", "its name is not known"},
+        {"t2m:1,z:2,t2m:1", "train.weights=t2m:1: its name occurs twice; the names are"},
         {"z:1,t2m:x", "train.weights=t2m:x: the weight must be a number of at least 0"},
         {"t2m:-1", "the weight must be"},
         {"t2m:inf", "the weight must be"},
         {"t2m:1 z:1", "the weight must be"},
-        {"1,2,x,4,5", "train.weights=x,4,5: it must be a number"},
+        {"1,2,x,4,5", "train.weights=1,2,x,4,5: it must have a number of at least 0"},
         {"0,0,0,0,0", "train.weights: their sum"},
         {"t2m:1e300", "train.weights: their sum"},
     };
@@ -83,7 +85,7 @@ TEST(wrong_weights_are_one_line)
         assert_false(read(rows[i].text, TASK_REGRESSION, outputs, 5));
         assert_error(&error, ERROR_USAGE, rows[i].part);
     }
-    assert_false(read("u:1", TASK_REGRESSION, many, MOST));
+    assert_false(read("u:1", TASK_CLASSES, many, MOST));
     assert_error(&error, ERROR_USAGE, "z@+6 500 hPa, ...");
 }
 
