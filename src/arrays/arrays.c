@@ -329,30 +329,22 @@ static int64_t chunk_samples(const struct variable *variable, const struct array
     return d == GRID_NONE ? 1 : smaller(array->chunk[d], array->extent[d]);
 }
 
-/* Return the number of chunks along the dimensions of samples. */
-static int64_t sample_chunks(const struct variable *variable, const struct array *array)
-{
-    int64_t chunks = 1;
-    for (int d = 0; d < array->dimensions; d++)
-        if (role_is_sample(variable->dimension[d].role))
-            chunks *= array->grid[d];
-    return chunks;
-}
-
 /* Return the bytes of the decoded chunks that a sample shares with other samples, or, if tiled, its
- * tiles share; 0 for numbers, which are read when the file is opened. */
-static int64_t shared_bytes(const struct variable *variable, const struct array *array, bool tiled)
+ * tiles share; 0 for numbers, which are read when the file is opened. Set the number of chunks
+ * along the dimensions of samples. */
+static int64_t shared_bytes(const struct variable *variable, const struct array *array, bool tiled,
+                            int64_t *samples)
 {
     int64_t bytes = array->chunk_bytes;
     bool is_shared = tiled;
+    *samples = 1;
     for (int d = 0; d < array->dimensions; d++) {
         const struct variable_dimension *dimension = &variable->dimension[d];
         const int64_t parts = dimension->part_count;
+        const int64_t most = dimension->count / array->chunk[d] + 2 * parts;
+        const int64_t chunks = parts > 0 ? smaller(array->grid[d], most) : array->grid[d];
         is_shared |= array->chunk[d] > 1 && (role_is_sample(dimension->role) || parts > 1);
-        if (parts > 0)
-            bytes *= smaller(array->grid[d], dimension->count / array->chunk[d] + 2 * parts);
-        else if (!role_is_sample(dimension->role))
-            bytes *= array->grid[d];
+        *(role_is_sample(dimension->role) ? samples : &bytes) *= chunks;
     }
     is_shared &= array->filter_count > 0 && variable_find_role(variable, ROLE_ROW) != GRID_NONE &&
                  variable->static_values == NULL;
@@ -384,7 +376,7 @@ static void chunks_share(struct dataset *dataset, const struct options *options,
     enum { CHUNKS = SHUFFLE_WINDOW + SHUFFLE_WINDOW / 2 };
     const int64_t most = (int64_t)1 << 28, threads = options->data.workers + 1;
     struct arrays *self = dataset->self;
-    int64_t total = 0, chunks = 0, largest = 1;
+    int64_t total = 0, chunks = 0, largest = 1, samples;
     for (int64_t i = 0; i < self->file_count; i++) {
         struct arrays_file *file = &self->file[i];
         int64_t kept = 0;
@@ -392,15 +384,15 @@ static void chunks_share(struct dataset *dataset, const struct options *options,
         file->chunk = 1;
         for (int v = 0; v < file->opened; v++) {
             const struct array *array = &file->array[v];
-            if (shared_bytes(&self->variable[v], array, tiled) > 0)
+            if (shared_bytes(&self->variable[v], array, tiled, &samples) > 0)
                 file->chunk = larger(file->chunk, chunk_samples(&self->variable[v], array));
         }
         for (int v = 0; v < file->opened; v++) {
             const struct array *array = &file->array[v];
             const struct variable *variable = &self->variable[v];
-            const int64_t shared = shared_bytes(variable, array, tiled);
+            const int64_t shared = shared_bytes(variable, array, tiled, &samples);
             const int64_t each = chunk_samples(variable, array);
-            total += shared * sample_chunks(variable, array);
+            total += shared * samples;
             if (by_chunks)
                 kept += CHUNKS * round_up_division(file->chunk, each) * shared;
             else if (shared > 0)

@@ -265,9 +265,12 @@ static enum dimension_kind kind_at(const struct grid *grid, int array, int d)
 static int samples_find(const struct grid *grid, int array, const char *named)
 {
     const struct grid_array *self = &grid->array[array];
-    const int after = array > 0 && grid->array[0].role[0] == ROLE_RUN ? 0 : 2;
+    int after = 2;
     bool has_names = array == 0;
     char number[16];
+    for (int other = 0; other < array; other++)
+        if (!grid->array[other].is_static && grid->array[other].role[0] == ROLE_RUN)
+            after = 0;
     for (int d = 0; *named != '\0' && d < self->dimensions; d++) {
         const struct dimension *known = grid_dimension(grid, array, d);
         snprintf(number, sizeof number, "%d", d);
@@ -311,10 +314,9 @@ static int rows_find(const struct grid *grid, int array, const int64_t *extent, 
     const bool is_smallest = extent[last] < extent[row] && extent[last] < extent[row + 1];
     if (count > 1)
         return order == DATA_ORDER_HWC || (order == DATA_ORDER_AUTO && is_smallest) ? row : other;
-    if (last > first + 1 && order == DATA_ORDER_HWC && row + 1 == last)
-        *fault = "channels are first, and data.order=hwc";
-    if (last > first + 1 && order == DATA_ORDER_CHW && row == first)
-        *fault = "channels are last, and data.order=chw";
+    if (last > first + 1 && order == (row == first ? DATA_ORDER_CHW : DATA_ORDER_HWC))
+        *fault = row == first ? "channels are last, and data.order=chw"
+                              : "channels are first, and data.order=hwc";
     return row;
 }
 

@@ -42,47 +42,37 @@ static bool number_parse(const char *text, size_t length, double *number)
 static bool slice_parse(const char *text, int64_t extent, int64_t ends[2])
 {
     const char *colon = strchr(text, ':');
-    const size_t length = colon != NULL ? (size_t)(colon - text) : 0;
-    const char *const part[] = {text, colon + 1};
-    ends[0] = 0;
-    ends[1] = extent;
-    for (int n = 0; colon != NULL && n < 2; n++) {
-        const size_t digits = n == 0 ? length : strlen(part[1]);
-        double number = 0;
-        if (digits > 0 && (!number_parse(part[n], digits, &number) || number != rint(number)))
-            return false;
-        if (digits > 0)
-            ends[n] = (int64_t)fmax(
-                0, fmin(number < 0 ? number + (double)extent : number, (double)extent));
-    }
-    return colon != NULL;
+    char *end, *last;
+    if (colon == NULL)
+        return false;
+    ends[0] = strtoll(text, &end, 10);
+    ends[1] = colon[1] == '\0' ? extent : strtoll(colon + 1, &last, 10);
+    for (int n = 0; n < 2; n++)
+        ends[n] = larger(0, smaller(ends[n] + (ends[n] < 0 ? extent : 0), extent));
+    return end == colon && (colon[1] == '\0' || *last == '\0');
 }
 
-/* Select the indices whose coordinates are in [least, most]. Longitudes in degrees are in it if
- * they are east of `least` and west of `most`; the index after the last one may be the first one.
- */
+/* Select the indices whose coordinates are between two numbers: longitudes in degrees those east of
+ * the first one and west of the second one, and the index after the last one may be 0. */
 static void range_select(const struct dimension *dimension, const double range[2],
                          struct variable_dimension *to)
 {
     const bool turns = dimension_in_degrees(dimension, DIMENSION_COLUMN);
-    const double least = turns ? range[0] : fmin(range[0], range[1]);
-    const double turn = range[1] < range[0] ? remainder(range[1] - range[0], 360) : 0;
-    const double width = !turns                ? fabs(range[1] - range[0])
-                         : range[1] < range[0] ? turn + (turn < 0 ? 360 : 0)
-                                               : range[1] - range[0];
+    const double begin = turns ? range[0] : fmin(range[0], range[1]);
+    const double width = range[1] - range[0], turn = 360 * floor(fmin(width, 0) / 360);
     const int64_t count = dimension->count;
-    int64_t begin = turns ? count : 0;
+    int64_t first = turns ? count : 0;
     OWNED bool *is_in = allocate((size_t)count, sizeof *is_in);
     for (int64_t i = 0; i < count; i++) {
         const double tolerance = tolerance_of(dimension->values[i]);
-        double distance = dimension->values[i] - least;
-        if (turns)
-            distance -= 360 * floor((distance + tolerance) / 360);
-        is_in[i] = distance >= -tolerance && distance <= width + tolerance;
+        double distance = dimension->values[i] - begin;
+        distance -= turns ? 360 * floor((distance + tolerance) / 360) : 0;
+        is_in[i] =
+            distance >= -tolerance && distance <= (turns ? width - turn : fabs(width)) + tolerance;
     }
-    while (begin > 0 && is_in[begin - 1]) /* selected ones at the end may be before the first */
-        begin--;
-    for (int64_t i = begin; i < begin + count; i++)
+    while (first > 0 && is_in[first - 1]) /* those at the end are before the others */
+        first--;
+    for (int64_t i = first; i < first + count; i++)
         if (is_in[i % count])
             index_add(to, i % count);
 }
@@ -93,8 +83,10 @@ static bool plane_select(const struct arrays *self, const char *option, const ch
                          struct error *error)
 {
     const char *dots = strstr(text, ".."), *path = self->grid.path;
+    const bool has_values = dimension != NULL && dimension->values != NULL;
+    char known[ARRAY_NAME] = "";
     double range[2];
-    int64_t ends[2];
+    int64_t ends[2] = {0};
     to->count = 0;
     if (dots != NULL ? !number_parse(text, (size_t)(dots - text), &range[0]) ||
                            !number_parse(dots + 2, strlen(dots + 2), &range[1])
@@ -103,23 +95,21 @@ static bool plane_select(const struct arrays *self, const char *option, const ch
                          "%s=%s must be BEGIN:END, indices as in Python, or LEAST..MOST, "
                          "coordinates",
                          option, text);
-    if (dots != NULL && (dimension == NULL || dimension->values == NULL))
+    if (dots != NULL && !has_values)
         return error_set(error, ERROR_DATA,
                          "%s=%s: %s has no coordinates of them; select indices, as in 10:50",
                          option, text, path);
     if (dots != NULL)
         range_select(dimension, range, to);
-    for (int64_t i = ends[0]; dots == NULL && i < ends[1]; i++)
+    for (int64_t i = ends[0]; i < ends[1]; i++)
         index_add(to, i);
-    if (to->count > 0)
-        return true;
-    if (dots == NULL)
-        return error_set(error, ERROR_DATA, "%s=%s selects nothing: %s has %lld; choose others",
-                         option, text, path, (long long)to->extent);
-    return error_set(
-        error, ERROR_DATA,
-        "%s=%s selects nothing: the coordinates '%s' in %s are %g to %g; choose others", option,
-        text, dimension->name, path, dimension->values[0], dimension->values[to->extent - 1]);
+    if (has_values)
+        snprintf(known, sizeof known, ", and '%.100s' from %g to %g", dimension->name,
+                 dimension->values[0], dimension->values[to->extent - 1]);
+    return to->count > 0 ||
+           error_set(error, ERROR_DATA,
+                     "%s=%s selects nothing: %s has the indices 0 to %lld%s; choose others", option,
+                     text, path, (long long)to->extent - 1, known);
 }
 
 /* Select levels by their coordinates: "500,850". */
@@ -206,12 +196,13 @@ void arrays_cut_grid(const struct arrays *self, struct grid *grid)
             if (from->part_count == 0 || dimension == NULL || dimension->is_cut ||
                 dimension->count != from->extent)
                 continue;
-            double *values = allocate((size_t)from->count, sizeof *values);
-            for (int64_t i = 0; dimension->values != NULL && i < from->count; i++)
-                values[i] = dimension->values[variable_index(from, i)];
-            free(dimension->values == NULL ? values : dimension->values);
-            dimension->values = dimension->values == NULL ? NULL : values;
+            double *all = dimension->values;
             dimension->count = from->count;
             dimension->is_cut = true;
+            if (all != NULL)
+                dimension->values = allocate((size_t)from->count, sizeof *all);
+            for (int64_t i = 0; all != NULL && i < from->count; i++)
+                dimension->values[i] = all[variable_index(from, i)];
+            free(all);
         }
 }

@@ -83,6 +83,25 @@ run(*MODEL, "data.root=planes.nc", "data.x=x", f"data.y=y@+{AHEAD}", "data.order
 run("predict", "planes", "planes.nc", "predict.output=planes.h5")
 check("planes.h5", [first], ["y"], ("time", "level", "lat", "lon"))
 
+# Runs, levels and members, of which a part is predicted: RMSE and coordinates are those of xarray's selection.
+z = xarray.DataArray(numpy.random.default_rng(5).normal(size=(2, SAMPLES, 3, 2, HEIGHT, WIDTH)).astype("f4"), name="z",
+                     dims=("trajectory", "time", "level", "number", "lat", "lon"),
+                     coords={"time": first.time, "level": [1000., 850., 500.], "number": [0, 1], "lat": first.lat, "lon": first.lon})
+z.to_netcdf("runs.nc")
+run(*MODEL, "data.root=runs.nc", "data.x=z", "data.y=z@+1", "data.levels=500,850", "data.rows=-31..30", "data.columns=330..60",
+    "data.task=regression", "model.head=dense", "run.dir=runs", "model.patch=1")
+run("predict", "runs", "predict.output=runs_val.nc")
+part = z.sel(level=[500, 850], lat=slice(30, -31), lon=[330, 0, 30, 60])
+with xarray.open_dataset("runs_val.nc") as output:
+    assert output.z.dims == z.dims[1:] and all((output[name].values == part[name].values).all() for name in z.dims[2:])
+    sample = output.file_sample.values
+    assert (output.time.values == z.time.values[sample % SAMPLES + 1]).all() and len(sample) == 20 and sample[10] >= SAMPLES
+    error = output.z.values - part.values[sample // SAMPLES, sample % SAMPLES + 1]
+log = run("eval", "runs/checkpoints/last.h5")
+rmse = [float(value) for value in re.findall(r"RMSE z@\+1 500 number 0 ([0-9.]+)", log)]
+mine = numpy.sqrt(numpy.mean(numpy.square(error[:, 0, 0], dtype="f8")))
+assert len(rmse) == 1 and abs(mine - rmse[0]) < 1e-3 * mine, f"{log}, from the predictions {mine}"
+
 with h5py.File("two.h5") as file:
     assert file["u"].shape == (2 * SAMPLES, HEIGHT, WIDTH)
     assert list(file["file"].attrs["file_names"]) == ["a_train.nc", "b_test.nc"]
