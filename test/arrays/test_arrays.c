@@ -351,6 +351,7 @@ TEST(targets_are_planes_at_other_times)
     assert_int_equal(dataset.classes, 2 + CHANNELS);
     assert_string_equal(dataset.target_name[0], "u0@+4");
     assert_string_equal(dataset.target_name[4], "chw@-3 2");
+    assert_int_equal(dataset.variable_bytes[4], strlen("chw"));
     assert_int_equal(dataset.persistence[0], 0);
     assert_int_equal(dataset.persistence[1], -1);
     for (int64_t i = 0; i < dataset.count; i++) {
