@@ -374,7 +374,8 @@ struct model *convnet_open(const char *name, const struct convnet_shape *shape,
     if (convnet->too_small) {
         error_set(error, ERROR_USAGE,
                   "images of %lld x %lld pixels are too small for %s, which has nothing left of "
-                  "them before its last layer: raise model.image or model.image_width",
+                  "them before its last layer: raise model.image or model.image_width, or use "
+                  "model.name=resnet18",
                   (long long)image.height, (long long)image.width, name);
         model_close(&convnet->model);
         return NULL;
