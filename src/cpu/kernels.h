@@ -252,7 +252,7 @@ struct max_pool_kernels {
 
 /* kernels_loss.c: rows begin..end, added to *sums. buffer: LOSS_BUFFERS * loss_stride(classes)
  * floats. */
-enum { LOSS_BUFFERS = 3, LOSS_ALIGNMENT = 16 };
+enum { LOSS_BUFFERS = 2, LOSS_ALIGNMENT = 16 };
 
 static inline int64_t loss_stride(int64_t classes)
 {

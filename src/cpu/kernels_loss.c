@@ -52,18 +52,34 @@ static int64_t row_rank(const struct loss_row *row, int64_t label)
     return rank;
 }
 
+/* True if several classes may have targets, whose sum need not be 1. */
+static bool row_is_spread(const struct cross_entropy *args, const float *targets)
+{
+    return targets != NULL || args->weights != NULL;
+}
+
+static float row_target(const struct loss_row *row, const struct cross_entropy *args, int64_t label,
+                        const float *targets, int64_t i)
+{
+    const float target = targets != NULL ? targets[i]
+                                         : args->smoothing / (float)row->classes +
+                                               (i == label ? 1 - args->smoothing : 0);
+    return args->weights != NULL ? args->weights[i] * target : target;
+}
+
 /* -sum of targets * log(probabilities); targets are smoothed labels or a distribution. */
 static double row_loss(const struct loss_row *row, const struct cross_entropy *args, int64_t label,
                        const float *targets)
 {
     double log_sum = log((double)row->sum), loss = 0;
 
-    if (targets != NULL) {
-        for (int64_t i = 0; i < row->classes; i++)
-            if (targets[i] != 0)
-                loss += (double)targets[i] * (log_sum - (double)(row->logits[i] - row->maximum));
-        return loss;
+    for (int64_t i = 0; row_is_spread(args, targets) && i < row->classes; i++) {
+        const float target = row_target(row, args, label, targets, i);
+        if (target != 0)
+            loss += (double)target * (log_sum - (double)(row->logits[i] - row->maximum));
     }
+    if (row_is_spread(args, targets))
+        return loss;
     double smoothing = (double)args->smoothing;
     loss = log_sum - (1 - smoothing) * (double)(row->logits[label] - row->maximum);
     if (smoothing != 0) {
@@ -73,14 +89,6 @@ static double row_loss(const struct loss_row *row, const struct cross_entropy *a
         loss -= smoothing / (double)row->classes * sum;
     }
     return loss;
-}
-
-static float row_target(const struct loss_row *row, const struct cross_entropy *args, int64_t label,
-                        const float *targets, int64_t i)
-{
-    if (targets != NULL)
-        return targets[i];
-    return args->smoothing / (float)row->classes + (i == label ? 1 - args->smoothing : 0);
 }
 
 /* Return the factor of a sum over the classes: 1 / classes for the mean. */
@@ -126,16 +134,16 @@ static void row_gradient(struct loss_row *row, const struct cross_entropy *args,
     float smooth = args->smoothing / (float)row->classes;
     float *gradient = row->exponentials;
 
-    if (targets != NULL) {
+    if (row_is_spread(args, targets)) {
         double sum = 0;
         for (int64_t i = 0; i < row->classes; i++)
-            sum += (double)targets[i];
+            sum += (double)row_target(row, args, label, targets, i);
         total = (float)sum;
     }
     float factor = total / row->sum;
-    if (targets != NULL) {
+    if (row_is_spread(args, targets)) {
         for (int64_t i = 0; i < row->classes; i++)
-            gradient[i] = scale * (gradient[i] * factor - targets[i]);
+            gradient[i] = scale * (gradient[i] * factor - row_target(row, args, label, targets, i));
         return;
     }
     float right = gradient[label] * factor - (1 - args->smoothing) - smooth;
@@ -163,21 +171,11 @@ static void row_write(struct loss_row *row, const struct cross_entropy *args, in
     }
 }
 
-/* Multiply the targets of a row by the weights of the classes. Return the weight of the sample. */
-static float row_weigh(const struct loss_row *row, const struct cross_entropy *args, int64_t label,
-                       const float *targets, float *weighted)
-{
-    for (int64_t i = 0; i < row->classes; i++)
-        weighted[i] = args->weights[i] * row_target(row, args, label, targets, i);
-    return targets != NULL ? 1 : args->weights[label];
-}
-
 static void cross_entropy(const struct cross_entropy *args, int64_t begin, int64_t end,
                           float *buffer, struct loss_sums *sums)
 {
     int64_t classes = args->classes, stride = loss_stride(classes);
     struct loss_row row = {classes, stride, buffer, buffer + stride, 0, 0};
-    float *weighted = buffer + 2 * stride;
 
     for (int64_t i = classes; i < stride; i++)
         buffer[i] = -INFINITY;
@@ -194,10 +192,8 @@ static void cross_entropy(const struct cross_entropy *args, int64_t begin, int64
         else
             for (int64_t i = 1; i < classes; i++)
                 label = targets[i] > targets[label] ? i : label;
-        if (args->weights != NULL) {
-            sums->weight += (double)row_weigh(&row, args, label, targets, weighted);
-            targets = weighted;
-        }
+        if (args->weights != NULL)
+            sums->weight += targets != NULL ? 1 : (double)args->weights[label];
         row_exponentials(&row);
         double loss = (args->kind == CROSS_ENTROPY_SOFTMAX ? row_loss : row_loss_binary)(
             &row, args, label, targets);
