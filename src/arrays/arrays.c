@@ -575,7 +575,7 @@ static bool arrays_open(const struct options *options, enum data_split split,
     for (int v = 0; training && v < self->x_count + self->y_count; v++) {
         const struct variable *variable = &self->variable[v];
         const int channels = variable_find_role(variable, ROLE_CHANNEL);
-        if (channels > 0 && variable->dimensions > 2)
+        if (channels > 0 && variable_find_role(variable, ROLE_ROW) != GRID_NONE)
             log_info("%s=%s: %lld channels of %lldx%lld, order %s", variable_option(variable),
                      variable->name, (long long)variable->channels, (long long)variable->height,
                      (long long)variable->width,

@@ -12,6 +12,7 @@
 #include <strings.h>
 #include <sys/stat.h>
 
+#include "arrays/arrays.h"
 #include "arrays/decode.h"
 #include "arrays/grid.h"
 #include "base/allocate.h"
@@ -27,7 +28,10 @@ struct entry {
     struct array array;
     char kind;          /* of the values: 'i', 'u', 'f', 'b' (Boolean); '\0': they cannot be read */
     bool is_coordinate; /* or bounds of coordinates or a grid mapping, not data */
-    bool channels_last; /* images of four dimensions are [N, H, W, C] */
+    int dimensions;     /* of `extent`: without runs, with at most one of channels */
+    int64_t extent[4];  /* of images [N, H, W] or [N, C, H, W]; else of the array */
+    int64_t times;      /* of each run; without runs, the samples */
+    bool channels_last; /* in the file */
     json_t *attributes;
     char *reason; /* why the array cannot be read; "": it can */
 };
@@ -61,7 +65,7 @@ static void attributes_set(struct entry *entry, const struct array_path *source)
          strcmp(json_string_value(dimension), text_base_name(entry->path)) == 0);
 }
 
-/* Decide the order of the dimensions of an array that may be images. */
+/* Decide the order of the dimensions of an array that may be images, and its shape as images. */
 static void order_set(struct entry *entry, const struct array_path *source)
 {
     struct error error = {0};
@@ -72,7 +76,22 @@ static void order_set(struct entry *entry, const struct array_path *source)
         free(entry->reason);
         entry->reason = allocate_text("it %s", strstr(error.text, "has the dimensions"));
     }
-    entry->channels_last = entry->array.dimensions == 4 && grid.array[0].role[1] == ROLE_ROW;
+    int64_t size[ROLES] = {1, 1, 1, 1, 1};
+    int channels = 0;
+    for (int d = 0; d < entry->dimensions; d++) {
+        const enum dimension_role role = grid.array[0].role[d];
+        channels += role == ROLE_CHANNEL;
+        size[role] *= entry->array.extent[d];
+    }
+    entry->channels_last = channels > 0 && grid.array[0].role[1] == ROLE_ROW;
+    entry->times = size[ROLE_SAMPLE];
+    if (channels <= CHANNEL_DIMENSIONS) {
+        entry->dimensions = channels > 0 ? 4 : 3;
+        entry->extent[0] = size[ROLE_RUN] * size[ROLE_SAMPLE];
+        entry->extent[1] = size[ROLE_CHANNEL];
+        entry->extent[entry->dimensions - 2] = size[ROLE_ROW];
+        entry->extent[entry->dimensions - 1] = size[ROLE_COLUMN];
+    }
     error_clear(&error);
     grid_close(&grid);
 }
@@ -91,7 +110,10 @@ static void entry_read(struct list *list, const char *name, struct entry *entry)
     entry->reason = allocate_copy(reason != NULL ? reason + strlen(prefix) : error.text);
     error_clear(&error);
     attributes_set(entry, &list->source);
-    if (entry->kind != '\0' && (array->dimensions == 3 || array->dimensions == 4))
+    entry->dimensions = array->dimensions;
+    entry->times = array->extent[0];
+    memcpy(entry->extent, array->extent, sizeof entry->extent);
+    if (entry->kind != '\0' && array->dimensions > 2)
         order_set(entry, &list->source);
 }
 
@@ -268,8 +290,8 @@ static bool has_label_name(const struct entry *entry)
 static bool is_image(const struct entry *entry, bool allows_labels)
 {
     return entry->kind != '\0' && entry->kind != 'b' && !entry->is_coordinate &&
-           (entry->array.dimensions == 3 || entry->array.dimensions == 4) &&
-           entry->array.extent[0] > 0 && (allows_labels || !has_label_name(entry));
+           (entry->dimensions == 3 || entry->dimensions == 4) && entry->extent[0] > 0 &&
+           (allows_labels || !has_label_name(entry));
 }
 
 /* Keep the largest array of images. Others of the same shape [N, H, W] are added as channels, if
@@ -278,11 +300,9 @@ static void suggest_x(struct suggestion *suggestion, const struct entry *entry)
 {
     const struct entry *x = suggestion->x;
     const size_t used = strlen(suggestion->x_list);
-    const bool has_shape_of_x =
-        x != NULL && x->array.dimensions == entry->array.dimensions &&
-        memcmp(x->array.extent, entry->array.extent, sizeof x->array.extent) == 0;
-    if (has_shape_of_x && entry->array.dimensions == 3 &&
-        (x->kind == 'f') == (entry->kind == 'f')) {
+    const bool has_shape_of_x = x != NULL && x->dimensions == entry->dimensions &&
+                                memcmp(x->extent, entry->extent, sizeof x->extent) == 0;
+    if (has_shape_of_x && entry->dimensions == 3 && (x->kind == 'f') == (entry->kind == 'f')) {
         if (used + strlen(entry->path) + 2 < sizeof suggestion->x_list)
             snprintf(suggestion->x_list + used, sizeof suggestion->x_list - used, ",%s",
                      entry->path);
@@ -297,27 +317,27 @@ static void suggest_x(struct suggestion *suggestion, const struct entry *entry)
 /* Return the dimension of the rows of images. */
 static int plane_row(const struct entry *entry)
 {
-    return entry->array.dimensions == 4 && !entry->channels_last ? 2 : 1;
+    return entry->dimensions == 4 ? 2 : 1;
 }
 
 static enum role role_of(const struct suggestion *suggestion, const struct entry *entry)
 {
-    const struct array *array = &entry->array, *x = &suggestion->x->array;
+    const struct entry *x = suggestion->x;
     const bool is_real = entry->kind == 'f';
-    const int row = plane_row(suggestion->x), y_row = plane_row(entry);
-    if (entry->kind == '\0' || array->dimensions < 1 || array->dimensions > 4 ||
-        array->extent[0] != x->extent[0] || entry->is_coordinate || is_time(entry) ||
+    const int row = plane_row(x), y_row = plane_row(entry);
+    if (entry->kind == '\0' || entry->dimensions < 1 || entry->dimensions > 4 ||
+        entry->extent[0] != x->extent[0] || entry->is_coordinate || is_time(entry) ||
         text_has_item(suggestion->x_list, entry->path) ||
-        (array->dimensions > 2 && (x->extent[row] != array->extent[y_row] ||
-                                   x->extent[row + 1] != array->extent[y_row + 1])))
+        (entry->dimensions > 2 && (x->extent[row] != entry->extent[y_row] ||
+                                   x->extent[row + 1] != entry->extent[y_row + 1])))
         return ROLE_NONE;
-    if (array->dimensions == 2 && !is_real)
+    if (entry->dimensions == 2 && !is_real)
         return ROLE_LABELS;
-    if (array->dimensions == 4)
+    if (entry->dimensions == 4)
         return is_real ? ROLE_PLANES : ROLE_NONE;
     if (entry->kind == 'b')
         return ROLE_BOOLEAN;
-    if (array->dimensions == 3)
+    if (entry->dimensions == 3)
         return is_real ? ROLE_PLANES : ROLE_MASKS;
     return is_real ? ROLE_NUMBERS : ROLE_CLASSES;
 }
@@ -346,8 +366,8 @@ static void suggest(struct suggestion *suggestion, const struct list *list)
     for (size_t n = 0; suggestion->x != NULL && n < list->count; n++) {
         suggest_y(suggestion, &list->entry[n]);
         suggestion->has_coordinates |= list->entry[n].is_coordinate;
-        suggestion->has_time |= is_time(&list->entry[n]) &&
-                                list->entry[n].array.extent[0] == suggestion->x->array.extent[0];
+        suggestion->has_time |=
+            is_time(&list->entry[n]) && list->entry[n].array.extent[0] == suggestion->x->times;
     }
     if (suggestion->has_time && suggestion->role == ROLE_BOOLEAN)
         suggestion->y = NULL;
@@ -409,7 +429,7 @@ static void size_print(int64_t height, int64_t width)
 /* Print the options that all tasks need. Few samples are not split. */
 static void options_end(const struct suggestion *suggestion, bool is_dense, bool from_end)
 {
-    const int64_t *extent = suggestion->x->array.extent, *plane = extent + plane_row(suggestion->x);
+    const int64_t *extent = suggestion->x->extent, *plane = extent + plane_row(suggestion->x);
     const char *val = extent[0] * suggestion->files < SAMPLES_SPLIT ? " data.val=none"
                       : from_end ? " data.val=0.1 data.val_from=end"
                                  : " data.val=0.1";
@@ -506,7 +526,7 @@ static void suggestion_print(const struct suggestion *suggestion, const char *pa
         printf("no data set has the shape of images: [N, C, H, W], [N, H, W, C] or [N, H, W]\n");
         return;
     }
-    if (suggestion->x->array.extent[0] * suggestion->files == 1) {
+    if (suggestion->x->extent[0] * suggestion->files == 1) {
         printf("%s has the shape of images, but only one sample: set data.root to a folder with "
                "files of more samples\n",
                suggestion->x->path);
@@ -535,8 +555,8 @@ static void suggestion_print(const struct suggestion *suggestion, const char *pa
     if (suggestion->has_time)
         forecast_print(suggestion, path);
     const bool hwc = suggestion->x->channels_last;
-    const int64_t channels = suggestion->x->array.extent[hwc ? 3 : 1];
-    if (suggestion->x->array.dimensions == 4)
+    const int64_t channels = suggestion->x->extent[1];
+    if (suggestion->x->dimensions == 4)
         printf("  (%lld channel%s, order %s; if channels are %s, add data.order=%s)\n",
                (long long)channels, channels == 1 ? "" : "s", hwc ? "hwc" : "chw",
                hwc ? "first" : "last", hwc ? "chw" : "hwc");

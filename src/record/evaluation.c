@@ -14,7 +14,7 @@
 #include "base/text.h"
 #include "options/option_types.h"
 
-enum { LABEL_WIDTH = 16, CELL_WIDTH = 11, LABEL_SIZE = 24, OUTPUT_LABEL = 21, LINE_SIZE = 512 };
+enum { LABEL_WIDTH = 16, CELL_WIDTH = 11, LABEL_SIZE = 24, OUTPUT_LABEL = 29, LINE_SIZE = 512 };
 
 /* Limits of the log; result.json has all classes and outputs. */
 enum { PRINTED_CLASSES = 100, PRINTED_MATRIX = 20, OUTPUTS_IN_TEXT = 4 };
@@ -224,12 +224,13 @@ static void class_label(const struct dataset *dataset, int64_t number, char *tex
     text_remove_control(text);
 }
 
-/* Print the label and at most `most` columns of a row; NULL: their names. */
-static void print_row(evaluation_printer *print, const char *label, const struct column *columns,
-                      int most, const void *row)
+/* Print the label, in `width` characters, and at most `most` columns of a row; NULL: their names.
+ */
+static void print_row(evaluation_printer *print, int width, const char *label,
+                      const struct column *columns, int most, const void *row)
 {
     char line[LINE_SIZE], number[NUMBER_TEXT];
-    int used = snprintf(line, sizeof line, "%-*.*s", LABEL_WIDTH, LABEL_WIDTH, label);
+    int used = snprintf(line, sizeof line, "%-*.*s", width, width, label);
     for (int i = 0; i < most && columns[i].name != NULL; i++) {
         const int length = (int)strlen(columns[i].name);
         const double value =
@@ -268,16 +269,21 @@ static void print_matrix(evaluation_printer *print, const struct evaluation *eva
 static void print_errors(evaluation_printer *print, const struct evaluation *evaluation,
                          const struct dataset *dataset)
 {
-    char name[OUTPUT_NAME], label[LABEL_WIDTH + 1];
-    int columns = COLUMNS_OF_MODEL;
+    char name[OUTPUT_NAME], label[OUTPUT_LABEL];
+    int columns = COLUMNS_OF_MODEL, width = LABEL_WIDTH;
     for (int64_t i = 0; i < evaluation->outputs; i++)
         if (!isnan(evaluation->errors[i].persistence_rmse))
             columns = INT_MAX;
-    print_row(print, "output", error_columns, columns, NULL);
     for (int64_t i = 0; i < evaluation->outputs && i < PRINTED_CLASSES; i++) {
         evaluation_output_name(dataset, i, name);
         text_shorten(name, label, sizeof label);
-        print_row(print, label, error_columns, columns, &evaluation->errors[i]);
+        width = (int)strlen(label) > width ? (int)strlen(label) : width;
+    }
+    print_row(print, width, "output", error_columns, columns, NULL);
+    for (int64_t i = 0; i < evaluation->outputs && i < PRINTED_CLASSES; i++) {
+        evaluation_output_name(dataset, i, name);
+        text_shorten(name, label, sizeof label);
+        print_row(print, width, label, error_columns, columns, &evaluation->errors[i]);
     }
     if (evaluation->outputs > PRINTED_CLASSES)
         print("... %" PRId64 " outputs in total", evaluation->outputs);
@@ -300,16 +306,16 @@ void evaluation_print(const struct evaluation *evaluation, const struct dataset 
     const struct column *columns = columns_of(evaluation);
     struct class_metrics metrics;
     char label[LABEL_SIZE];
-    print_row(print, "class", columns, INT_MAX, NULL);
+    print_row(print, LABEL_WIDTH, "class", columns, INT_MAX, NULL);
     for (int64_t number = 0; number < evaluation->classes && number < PRINTED_CLASSES; number++) {
         evaluation_class(evaluation, number, &metrics);
         class_label(dataset, number, label, sizeof label);
-        print_row(print, label, columns, INT_MAX, &metrics);
+        print_row(print, LABEL_WIDTH, label, columns, INT_MAX, &metrics);
     }
     if (evaluation->classes > PRINTED_CLASSES)
         print("... %" PRId64 " classes in total", evaluation->classes);
     evaluation_macro(evaluation, &metrics);
-    print_row(print, "macro average", columns, INT_MAX, &metrics);
+    print_row(print, LABEL_WIDTH, "macro average", columns, INT_MAX, &metrics);
     if (evaluation->classes <= PRINTED_MATRIX && evaluation->labels == NULL)
         print_matrix(print, evaluation, dataset);
 }

@@ -88,6 +88,8 @@ z = xarray.DataArray(numpy.random.default_rng(5).normal(size=(2, SAMPLES, 3, 2, 
                      dims=("trajectory", "time", "level", "number", "lat", "lon"),
                      coords={"time": first.time, "level": [1000., 850., 500.], "number": [0, 1], "lat": first.lat, "lon": first.lon})
 z.to_netcdf("runs.nc")
+described = run("data", "describe", "runs.nc")
+assert "data.y=/z@+1 data.task=regression model.head=dense data.val=0.1" in described and "(6 channels, order chw" in described, described
 run(*MODEL, "data.root=runs.nc", "data.x=z", "data.y=z@+1", "data.levels=500,850", "data.rows=-31..30", "data.columns=330..60",
     "data.task=regression", "model.head=dense", "run.dir=runs", "model.patch=1")
 run("predict", "runs", "predict.output=runs_val.nc")

@@ -141,7 +141,7 @@ TEST(lines_have_the_metrics_of_their_task)
     assert_line(&labels, NULL, ", subset accuracy 25.00 %, macro F1 0.6000, mAP 0.7500");
     assert_line(&outputs, &arrays, ", RMSE u 12.5 (0.5 of persistence), v 1");
     assert_line(&regression, &arrays, ", RMSE u 2, R2 0.7500");
-    assert_line(&regression, &long_names, ", RMSE temper..face@+720 12 2, R2 0.7500");
+    assert_line(&regression, &long_names, ", RMSE temperatu..e_surface@+720 12 2, R2 0.7500");
     for (int i = 0; i < 5; i++)
         many[i] = (struct output_errors){.rmse = i, .r2 = 0.1 * i, .persistence_rmse = 2};
     regression.outputs = 5;
