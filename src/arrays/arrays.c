@@ -393,7 +393,7 @@ static void chunks_share(struct dataset *dataset, const struct options *options,
             const int64_t shared = shared_bytes(variable, array, tiled, &samples);
             const int64_t each = chunk_samples(variable, array);
             total += shared * samples;
-            if (by_chunks)
+            if (by_chunks && each > 1)
                 kept += CHUNKS * round_up_division(file->chunk, each) * shared;
             else if (shared > 0)
                 kept += threads * larger(smaller(shared, most), array->chunk_bytes);
