@@ -572,6 +572,8 @@ static bool arrays_open(const struct options *options, enum data_split split,
     if (training && options->train.row_weight == ROW_WEIGHT_LATITUDE &&
         !row_weights_set(dataset, error))
         return false;
+    if (training)
+        arrays_log_parts(self);
     for (int v = 0; training && v < self->x_count + self->y_count; v++) {
         const struct variable *variable = &self->variable[v];
         const int channels = variable_find_role(variable, ROLE_CHANNEL);

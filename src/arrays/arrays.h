@@ -143,6 +143,9 @@ MUST_CHECK bool arrays_select(struct arrays *self, const struct options *options
 /* Remove the coordinates that are not selected from the grid of a file. */
 void arrays_cut_grid(const struct arrays *self, struct grid *grid);
 
+/* Log the parts of the rows and columns of the first variable. */
+void arrays_log_parts(const struct arrays *self);
+
 /* Return the index in the files of a selected index. */
 int64_t variable_index(const struct variable_dimension *dimension, int64_t selected);
 

@@ -36,9 +36,10 @@ static const char *const kinds[][PROPERTIES] = {
                           " degrees_east degree_east degree_E degrees_E degreeE degreesE ",
                           " lon longitude x column columns col rlon nav_lon i ni west_east xi_rho "
                           "xc xh nlon "},
-    [DIMENSION_MEMBER] = {"", " realization ", "",
-                          " member members number realization ensemble ens run runs trajectory "
-                          "trajectories n_trajectories simulation simulations sample "},
+    [DIMENSION_MEMBER] =
+        {"", " realization ", "",
+         " member members member_id number realization ensemble ens run runs trajectory "
+         "trajectories n_trajectories simulation simulations sample "},
 };
 
 static enum dimension_kind kind_of(const struct dimension *dimension)
@@ -346,7 +347,7 @@ bool grid_set_roles(struct grid *grid, int array, const int64_t *extent, int ord
          d++) {
         const enum dimension_kind kind = kind_at(grid, array, samples);
         if (kind_at(grid, array, d) == DIMENSION_TIME &&
-            ((kind != DIMENSION_UNKNOWN && kind != DIMENSION_MEMBER) || (d == 1 && last > 2)))
+            ((kind != DIMENSION_UNKNOWN && kind != DIMENSION_MEMBER) || d + 1 < last))
             fault = "time must be the first, that of the samples";
         else if (last > samples + 1 && d < samples + 3 && is_plane(kind) &&
                  is_plane(kind_at(grid, array, d)))

@@ -9,7 +9,11 @@
 #include "arrays/arrays.h"
 #include "base/allocate.h"
 #include "base/base.h"
+#include "base/log.h"
 #include "base/text.h"
+
+static const char *const part_option[ROLES] = {
+    [ROLE_ROW] = "data.rows", [ROLE_COLUMN] = "data.columns"};
 
 /* Numbers may be rounded to float32. */
 static double tolerance_of(double value)
@@ -146,7 +150,6 @@ static bool levels_select(const char *text, const struct grid *grid,
 
 bool arrays_select(struct arrays *self, const struct options *options, struct error *error)
 {
-    const char *const option[ROLES] = {[ROLE_ROW] = "data.rows", [ROLE_COLUMN] = "data.columns"};
     const char *const text[ROLES] = {
         [ROLE_ROW] = options->data.rows, [ROLE_COLUMN] = options->data.columns};
     const char *levels = options->data.levels;
@@ -163,7 +166,7 @@ bool arrays_select(struct arrays *self, const struct options *options, struct er
             for (int n = 0; dimension == NULL && n < self->array_count; n++)
                 dimension = grid_role_dimension(&self->grid, n, to->role);
             if (text[to->role] != NULL && text[to->role][0] != '\0' &&
-                !plane_select(self, option[to->role], text[to->role], dimension, to, error))
+                !plane_select(self, part_option[to->role], text[to->role], dimension, to, error))
                 return false;
             if (is_level && !levels_select(levels, &self->grid, dimension, to, error))
                 return false;
@@ -205,4 +208,24 @@ void arrays_cut_grid(const struct arrays *self, struct grid *grid)
                 dimension->values[i] = all[variable_index(from, i)];
             free(all);
         }
+    for (int v = 0; v < grid->array_count; v++) /* these have all coordinates, as channels */
+        for (int d = 0; d < self->variable[v].dimensions; d++) {
+            const struct dimension *dimension = grid_dimension(grid, v, d);
+            if (dimension != NULL && dimension->is_cut &&
+                self->variable[v].dimension[d].part_count == 0)
+                grid->array[v].dimension[d] = GRID_NONE;
+        }
+}
+
+void arrays_log_parts(const struct arrays *self)
+{
+    for (int d = 0; d < self->variable->dimensions; d++) {
+        const struct variable_dimension *part = &self->variable->dimension[d];
+        const struct dimension *known = grid_dimension(&self->grid, 0, d);
+        if (part_option[part->role] != NULL && part->part_count > 0 && known != NULL &&
+            known->values != NULL)
+            log_info("%s: %lld of %lld, '%s' from %g to %g", part_option[part->role],
+                     (long long)part->count, (long long)part->extent, known->name, known->values[0],
+                     known->values[part->count - 1]);
+    }
 }

@@ -172,6 +172,8 @@ TEST(samples_have_the_dimension_that_is_named)
     use("styx", "");
     split_fails("", SPLIT_TRAIN, "time must be the first, that of the samples");
     split_opens("data.sample_dim=time", SPLIT_TRAIN, TIMES * TIMES);
+    use("nltyx", "");
+    split_fails("", SPLIT_TRAIN, "time must be the first, that of the samples");
 }
 
 TEST(parts_are_selected)
@@ -214,6 +216,15 @@ TEST(rows_without_names_keep_their_latitudes)
     use("tyx", "no names");
     split_opens("data.rows=3: train.row_weight=latitude data.val_from=classes", SPLIT_TRAIN, TIMES);
     assert_true(fabsf(dataset.row_weights[2] / dataset.row_weights[0] - 0.267949192F) < 1e-6F);
+}
+
+TEST(outputs_keep_all_latitudes)
+{
+    use("tyx", "");
+    array_make("all/tyx.zarr", "mean", "ty", 0, 1, "");
+    split_opens("data.y=mean model.head=class data.rows=1:3", SPLIT_TRAIN, TIMES);
+    assert_int_equal(dataset.target.count, HEIGHT);
+    assert_string_equal(dataset.target_name[5], "mean 5");
 }
 
 TEST(parts_that_do_not_exist_are_errors)
