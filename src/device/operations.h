@@ -260,22 +260,6 @@ struct pool_backward {
     void *dx; /* written completely */
 };
 
-/* Loss and accuracy counters in device memory, accumulated over batches. */
-struct loss_sums {
-    double loss;       /* sum over samples */
-    double top1, top5; /* numbers of correct samples */
-    double samples;
-    double empty;   /* samples without a target that counts: they are in no other sum */
-    double counted; /* `samples`, or `weight`, of the step in progress (flat_norm) */
-    double weight;  /* sum of the weights of the samples; 0 if all have the weight 1 */
-};
-
-/* Return the mean loss; NAN without samples. */
-static inline double loss_mean(const struct loss_sums *sums)
-{
-    return sums->loss / (sums->weight > 0 ? sums->weight : sums->samples);
-}
-
 /* SOFTMAX: softmax cross-entropy. BINARY: PyTorch's binary_cross_entropy_with_logits, averaged over
  * the classes of a sample. BINARY_SUM: the same, summed over the classes. */
 enum cross_entropy_kind { CROSS_ENTROPY_SOFTMAX, CROSS_ENTROPY_BINARY, CROSS_ENTROPY_BINARY_SUM };
@@ -285,9 +269,8 @@ enum cross_entropy_kind { CROSS_ENTROPY_SOFTMAX, CROSS_ENTROPY_BINARY, CROSS_ENT
  * (targets). dlogits = scale * scaler->scale * d(loss of the sample), where scale is 1 / the global
  * batch. Counters and losses are not scaled. A sample counts for top-k if fewer than k classes beat
  * its label (of equal logits the lower index wins); with `targets` the label is the largest target.
- * With weights of classes, SOFTMAX only, the terms of the loss are multiplied by them, as in
- * PyTorch. The weight of a sample is that of its label, or 1 with `targets`: sums->weight and
- * sums->counted add the weights of the samples.
+ * Weights (SOFTMAX only) multiply the terms of the classes, as in PyTorch; sums->weight and
+ * sums->counted then add those of the labels, or 1 with `targets`.
  * A label outside 0..classes-1 is a programming error: the CPU aborts; a GPU, which detects it
  * late, sets the sample's loss and gradient to NaN. */
 struct cross_entropy {

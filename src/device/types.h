@@ -139,4 +139,20 @@ static inline bool convolution_is_linear(const struct convolution_shape *s)
     return s->kernel == 1 && s->stride == 1 && s->padding == 0;
 }
 
+/* Loss and accuracy counters in device memory, accumulated over batches. */
+struct loss_sums {
+    double loss;       /* sum over samples */
+    double top1, top5; /* numbers of correct samples */
+    double samples;
+    double empty;   /* samples without a target that counts: they are in no other sum */
+    double counted; /* `samples`, or `weight`, of the step in progress (flat_norm) */
+    double weight;  /* sum of the weights of the samples; 0 if all have the weight 1 */
+};
+
+/* Return the mean loss; NAN without samples. */
+static inline double loss_mean(const struct loss_sums *sums)
+{
+    return sums->loss / (sums->weight > 0 ? sums->weight : sums->samples);
+}
+
 #endif
