@@ -43,9 +43,8 @@ static bool variable_parse(struct variable *variable, const char *item, size_t l
     if (at == variable->name || strlen(at) >= sizeof variable->at ||
         !series_offset_parse(at + 1, &variable->shift))
         return error_set(error, ERROR_USAGE,
-                         "%s=%s: after @ there must be a sign and a number of samples, as in u@+6 "
-                         "or u@-1, or of days, hours, minutes or seconds, as in u@+12h, d, min or "
-                         "s",
+                         "%s=%s: the offset after @ is invalid; write a number of steps with its "
+                         "sign, as in u@+6 or u@-1, or a time in d, h, min or s, as in u@+12h",
                          variable_option(variable), variable->name);
     if (variable->shift.steps != 0)
         snprintf(variable->at, sizeof variable->at, "%s", at);
@@ -360,7 +359,7 @@ static const struct array *original_of(const struct arrays_file *file, int numbe
     return first;
 }
 
-/* Return the number of chunks of a file that begin before a sample, if they end with its run. */
+/* Return the number of the chunk of a sample in its file. A run begins with a new chunk. */
 static int64_t chunk_of(const struct arrays_file *file, int64_t sample)
 {
     const int64_t length = series_file_length(&file->times);
@@ -554,9 +553,10 @@ static bool arrays_open(const struct options *options, enum data_split split,
                            dataset->width, error))
             return false;
         if (training)
-            log_info("data.forcings=%s: channels from %lld on%s", options->data.forcings,
-                     (long long)dataset->channels,
-                     self->forcings.is_utc ? "; time_of_day is UTC" : "");
+            log_info("data.forcings=%s: the last %lld of %lld channels%s", options->data.forcings,
+                     (long long)self->forcings.channels,
+                     (long long)(dataset->channels + self->forcings.channels),
+                     self->forcings.is_utc ? "; without longitudes, time_of_day is UTC" : "");
         dataset->channels += self->forcings.channels;
     }
     if (!arrays_targets_use(dataset, options, training, error))
@@ -705,7 +705,7 @@ static void arrays_name_record(const struct dataset *dataset, int64_t record, ch
     snprintf(text, size, "%s: sample %lld", self->file[file].path, (long long)sample);
 }
 
-/* Samples without times have their number over all files, or in their run. */
+/* Samples without times are numbered over all files, or in their run. */
 static void arrays_span(const struct dataset *dataset, int64_t record, double span[3])
 {
     const struct arrays *self = dataset->self;

@@ -21,8 +21,8 @@ struct index_part {
 /* A dimension of an array. Selected indices are counted over its parts. */
 struct variable_dimension {
     enum dimension_role role;
-    int64_t extent;          /* of values in the files; 0 for samples: it differs between files */
-    int64_t count;           /* of them that are selected */
+    int64_t extent;          /* values in the files; 0 for samples: files may differ */
+    int64_t count;           /* selected values */
     int part_count;          /* 0: all are selected */
     struct index_part *part; /* [part_count], allocated */
 };

@@ -53,11 +53,12 @@ bool forcings_parse(struct forcings *self, const char *list, struct file_series 
         struct forcing *forcing = &self->list[self->count++];
         snprintf(text, sizeof text, "%.*s", (int)length, item);
         if (!forcing_parse(forcing, text, series))
-            return error_set(error, ERROR_USAGE,
-                             "data.forcings=%s: it must be latitude, longitude, day_of_year, "
-                             "time_of_day or insolation, or one of them at another time, as in "
-                             "insolation@+1 or insolation@+6h, and there are at most %d times",
-                             text, SERIES_OFFSETS);
+            return error_set(
+                error, ERROR_USAGE,
+                "data.forcings=%s: not a forcing, or one of more than %d offsets (@); set "
+                "latitude, longitude, day_of_year, time_of_day or insolation, or one "
+                "of them with an offset, as in insolation@+1 or insolation@+6h",
+                text, SERIES_OFFSETS);
         self->channels += kinds[forcing->kind].channels;
         self->counts_steps |= forcing->offset > 0;
     }
@@ -126,8 +127,8 @@ void forcings_close(struct forcings *self)
     *self = (struct forcings){0};
 }
 
-/* Factors of the terms of a channel. The value of a point is the sum of the terms of its row, plus
- * another sum of these times the sum of the terms of its column; `least` if it is less. */
+/* Factors of the terms of a channel. With the terms r of its row and c of its column, a point has
+ * the value max(least, row . r + (product . r) * (column . c)). */
 struct factors {
     double row[ROW_TERMS], product[ROW_TERMS], column[COLUMN_TERMS];
     float least;
@@ -156,7 +157,8 @@ static double insolation_set(struct factors *factors, enum time_calendar calenda
     return 2 * pi * (day - floor(day) - 0.5) + mean_longitude - ascension;
 }
 
-/* Channel 0 is a sine, the cosine of an angle that is a quarter turn less. */
+/* Set the factors of a channel of a forcing. Channel 0 is a sine: the cosine of the angle - pi / 2.
+ */
 static struct factors factors_of(int kind, int channel, enum time_calendar calendar, double instant)
 {
     struct factors factors = {.least = -INFINITY};
@@ -176,7 +178,7 @@ static struct factors factors_of(int kind, int channel, enum time_calendar calen
     return factors;
 }
 
-/* Compute a window. Row 0 has the sums of the columns until it is computed as the last one. */
+/* Compute a window. Row 0 has the sums of the columns until it is computed, after all others. */
 VECTORISED static void plane_fill(const struct factors *factors, const float (*row)[ROW_TERMS],
                                   const float (*column)[COLUMN_TERMS], int64_t height,
                                   int64_t width, float *to)
@@ -210,11 +212,12 @@ bool forcings_read(const struct forcings *self, const struct file_series *series
         const double instant =
             file_series_instant(series, record, forcing->offset) + forcing->shift.seconds;
         if ((kinds[forcing->kind].needs & NEED_TIME) != 0 && !isfinite(instant))
-            return error_set(error, ERROR_DATA,
-                             "%s: sample %lld: the time of data.forcings=%s is not known: it is "
-                             "missing, or its offset counts steps of times that have none; write "
-                             "all times, and use an offset in hours (@+6h)",
-                             series->file[f].path, (long long)sample, kinds[forcing->kind].name);
+            return error_set(
+                error, ERROR_DATA,
+                "%s: sample %lld: data.forcings=%s has no time: the sample has none, or "
+                "times have no constant step; write all times, or set an offset in "
+                "hours (@+6h)",
+                series->file[f].path, (long long)sample, kinds[forcing->kind].name);
         for (int c = 0; c < kinds[forcing->kind].channels; c++, to += height * width) {
             const struct factors factors = factors_of(forcing->kind, c, calendar, instant);
             plane_fill(&factors, self->row + top, self->column + left, height, width, to);

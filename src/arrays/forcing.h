@@ -4,8 +4,7 @@
  * The position of the sun is that of the Astronomical Almanac's low-precision formulas (Michalsky
  * 1988, Solar Energy 40, 227). From 1900 to 2100 the irradiance differs by at most 0.4 W/m2 from
  * that of NREL's Solar Position Algorithm. The solar constant is 1361 W/m2. Calendars without leap
- * years or with months of 30 days have the vernal equinox at 79.5/365 of each year, as CESM has it.
- */
+ * years or with months of 30 days have the vernal equinox at 79.5/365 of each year, as in CESM. */
 #ifndef VITTRAIN_ARRAYS_FORCING_H
 #define VITTRAIN_ARRAYS_FORCING_H
 
@@ -37,8 +36,8 @@ struct forcings {
 MUST_CHECK bool forcings_parse(struct forcings *self, const char *text, struct file_series *series,
                                struct error *error);
 
-/* Take the latitudes and longitudes of the first array of a grid, with fields of height x width
- * points. Coordinates or times of samples that are needed and not known are an error. */
+/* Copy the latitudes and longitudes of the first array of a grid, with fields of height x width
+ * points. It is an error if a forcing needs coordinates or times that the files do not have. */
 MUST_CHECK bool forcings_open(struct forcings *self, const struct grid *grid,
                               const struct file_series *series, int64_t height, int64_t width,
                               struct error *error);

@@ -260,9 +260,9 @@ static enum dimension_kind kind_at(const struct grid *grid, int array, int d)
     return known != NULL ? known->kind : DIMENSION_UNKNOWN;
 }
 
-/* Return the dimension of the samples of an array: that of the times if only runs or members are
- * before it and images, or those of the first array have runs; else the first one. `named`, its
- * name or number, has priority unless it is "". GRID_NONE: the array does not have it. */
+/* Return the dimension of the samples of an array: the one that `named` (its name or number) gives,
+ * or GRID_NONE if the array does not have it. If `named` is "": the dimension of times if only runs
+ * or members precede it, and if rows and columns follow it or the first array has runs; else 0. */
 static int samples_find(const struct grid *grid, int array, const char *named)
 {
     const struct grid_array *self = &grid->array[array];
@@ -290,8 +290,9 @@ static int samples_find(const struct grid *grid, int array, const char *named)
     return 0;
 }
 
-/* Return the dimension of the rows of images whose values have the dimensions from `first` on;
- * columns are the next one. Set the fault if there are none, or if names and order differ. */
+/* Return the dimension of the rows of images whose values have the dimensions from `first` on. The
+ * next one has the columns. Set `fault` if no dimensions can be both, or if names contradict the
+ * order. */
 static int rows_find(const struct grid *grid, int array, const int64_t *extent, int first,
                      int order, const char **fault)
 {
@@ -340,7 +341,7 @@ bool grid_set_roles(struct grid *grid, int array, const int64_t *extent, int ord
     const int last = self->dimensions - 1;
     const int samples = self->is_static ? GRID_NONE : samples_find(grid, array, named);
     const char *fault =
-        samples == GRID_NONE && !self->is_static ? "data.sample_dim is none of them" : NULL;
+        samples == GRID_NONE && !self->is_static ? "data.sample_dim is not one of them" : NULL;
     char names[DIMENSIONS_TEXT];
     int rows = ARRAY_DIMENSIONS;
     for (int d = samples + 1; fault == NULL && !self->is_static && *named == '\0' && d <= last;
@@ -351,14 +352,14 @@ bool grid_set_roles(struct grid *grid, int array, const int64_t *extent, int ord
             fault = "time must be the first, that of the samples";
         else if (last > samples + 1 && d < samples + 3 && is_plane(kind) &&
                  is_plane(kind_at(grid, array, d)))
-            fault = "the first must be that of the samples";
+            fault = "the first must have the samples";
     }
     if (fault == NULL && last > samples + 1)
         rows = rows_find(grid, array, extent, samples + 1, order, &fault);
     for (int d = 0; d <= last; d++) {
         const bool is_time = self->is_static && kind_at(grid, array, d) == DIMENSION_TIME;
         if (is_time && extent[d] > 1)
-            fault = "data.static_file has several times of it";
+            fault = "data.static_file has several times";
         self->role[d] = d < samples || is_time ? ROLE_RUN
                         : d == samples         ? ROLE_SAMPLE
                         : d == rows            ? ROLE_ROW
@@ -371,8 +372,8 @@ bool grid_set_roles(struct grid *grid, int array, const int64_t *extent, int ord
         return true;
     dimensions_write(grid, array, names);
     return error_set(error, ERROR_DATA,
-                     "%s: %s has the dimensions %s: %s; transpose it, name that of the samples "
-                     "with data.sample_dim, or set data.coordinates=ignore if the names are wrong",
+                     "%s: %s has the dimensions %s: %s; transpose it, set data.sample_dim to that "
+                     "of the samples, or set data.coordinates=ignore if the names are wrong",
                      grid->path, self->name, names, fault);
 }
 
@@ -583,7 +584,7 @@ bool grid_check(const struct grid *grid, struct error *error)
     return true;
 }
 
-/* Return the first dimension of the values of an array from `d` on, or their number. */
+/* Return the first dimension from `d` on that does not number samples, or their number. */
 static int value_dimension(const struct grid_array *array, int d)
 {
     while (d < array->dimensions && role_is_sample(array->role[d]))
@@ -703,7 +704,7 @@ void grid_parse(const char *text, const char *path, struct grid *grid)
         snprintf(added->units, sizeof added->units, "%s", units);
         json_array_foreach(dimensions, d, dimension)
         {
-            added->role[d + 1] = ROLE_CHANNEL; /* or another one of values */
+            added->role[d + 1] = ROLE_CHANNEL; /* any role that does not number samples */
             added->dimension[d + 1] = dimension_parse(grid, dimension);
         }
     }

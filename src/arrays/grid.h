@@ -18,7 +18,7 @@ enum dimension_kind {
     DIMENSION_MEMBER   /* of an ensemble, or a run */
 };
 
-/* What the indices of a dimension of an array number. The dimensions of a role keep their order. */
+/* Roles of the dimensions of an array. Dimensions with the same role keep their order. */
 enum dimension_role {
     ROLE_RUN, /* series of samples, before ROLE_SAMPLE */
     ROLE_SAMPLE,
@@ -71,30 +71,30 @@ struct grid {
 void grid_add(struct grid *grid, const struct array_path *source, const char *name,
               const struct array *array);
 
-/* Find the times of the samples of an array whose roles are set: unless the coordinate of their
- * dimension has dates, one that the attribute `coordinates` lists, as NEMO writes it, or `time` if
- * the dimension has no name. */
+/* Find the times of the samples of an array whose roles are set. If the coordinate of their
+ * dimension has no dates, use one that the attribute `coordinates` lists, as NEMO writes it, or
+ * `time` if the dimension has no name. */
 void grid_find_times(struct grid *grid, const struct array_path *source, int array,
                      const int64_t *extent);
 
 /* Return a dimension of an array, or NULL if the file does not name it. */
 struct dimension *grid_dimension(const struct grid *grid, int array, int dimension);
 
-/* Return the first dimension of an array that has a role, or NULL if there is none or the file does
- * not name it. */
+/* Return the first dimension of an array that has a role, or NULL if no dimension has it or the
+ * file does not name it. */
 struct dimension *grid_role_dimension(const struct grid *grid, int array, enum dimension_role role);
 
 /* True if units, standard name or name are those of latitudes (DIMENSION_ROW) or longitudes
  * (DIMENSION_COLUMN) in degrees, also if the pole is rotated. */
 bool dimension_in_degrees(const struct dimension *dimension, enum dimension_kind kind);
 
-/* True if an array has dimensions of images only, by their names, and another one has times. */
+/* True if, by their names, an array has only dimensions of images, and another array has times. */
 bool grid_lacks_samples(const struct grid *grid, int array);
 
 /* Set the roles of the dimensions of an array: by their names, or as `order` (enum
  * data_order_choice) states. By default channels are the last dimensions if the last one is the
- * smallest. named: the name or the number of the dimension of the samples, or "". Names that
- * contradict the order or that are no images are an error. */
+ * smallest. named: the name or the number of the dimension of the samples, or "". It is an error if
+ * the names contradict the order, or if no two neighbours can be rows and columns. */
 MUST_CHECK bool grid_set_roles(struct grid *grid, int array, const int64_t *extent, int order,
                                const char *named, struct error *error);
 

@@ -41,7 +41,7 @@ static bool variables_resolve(struct dataset *dataset, const struct options *opt
         if (variable->offset < 0)
             return error_set(
                 error, ERROR_USAGE,
-                "data.x and data.y have more than %d offsets (@), with those of data.forcings",
+                "data.x, data.y and data.forcings: more than %d offsets (@); use fewer",
                 SERIES_OFFSETS);
     }
     const bool by_time =
@@ -137,8 +137,8 @@ static bool shape_set(struct dataset *dataset, const struct options *options,
         self->sampled++;
     if (variable_find_role(&self->variable[self->sampled], ROLE_SAMPLE) == GRID_NONE)
         return error_set(error, ERROR_DATA,
-                         "data.x=%s: no data set has samples: name one that is [samples, height, "
-                         "width], too",
+                         "data.x=%s: no data set has samples; add one with the shape [samples, "
+                         "height, width]",
                          options->data.x);
     if (!self->series.counts && !grid_check(&self->grid, error))
         return false;
@@ -174,7 +174,7 @@ static bool shape_set(struct dataset *dataset, const struct options *options,
 
 /* ---- files ---- */
 
-/* Take the times of the samples of a file out of its grid: the coordinate of their dimension. */
+/* Move the times of the samples from the grid of a file, where they are a coordinate. */
 static bool times_take(struct arrays *self, struct arrays_file *file, const struct grid *grid,
                        struct error *error)
 {
@@ -238,8 +238,8 @@ static bool static_use(struct variable *variable, const struct arrays_file *file
         (size_t)(variable->channels * variable->height * variable->width) * sizeof(float);
     if (variable->is_target || variable->at[0] != '\0')
         return error_set(error, ERROR_USAGE,
-                         "%s=%s%s: all samples have the same values of this data set: name it in "
-                         "data.x, without an offset (@)",
+                         "%s=%s%s: this data set has no dimension of samples; name it in data.x, "
+                         "without an offset (@)",
                          variable_option(variable), variable->name, variable->at);
     float *values = allocate(bytes, 1);
     bool good = variable_read_static(variable, array, values, error);
@@ -249,8 +249,8 @@ static bool static_use(struct variable *variable, const struct arrays_file *file
     }
     if (good && memcmp(values, variable->static_values, bytes) != 0)
         good = error_set(error, ERROR_DATA,
-                         "%s: data.x=%s is the same for all samples, and has other values than in "
-                         "%s: write the same in all files, or leave it out of all but the first",
+                         "%s: data.x=%s has no dimension of samples, and its values differ from "
+                         "those in %s; write it to one file only, and set data.static_file",
                          file->path, variable->name, first->path);
     free(values);
     return good;
@@ -471,7 +471,7 @@ static bool description_broadcast(struct dataset *dataset, struct hdf5_reader *r
     return true;
 }
 
-/* Collective. Open data.static_file, which is no file of samples. */
+/* Collective. Open data.static_file, and remove it from the files of samples. */
 static bool static_file_open(struct dataset *dataset, const char *path, struct hdf5_reader *reader,
                              struct error *error)
 {
@@ -621,7 +621,7 @@ bool arrays_open_files(struct dataset *dataset, const struct options *options,
         if (series_file_length(&series->file[f]) < file_series_ends(series))
             return error_set(error, ERROR_DATA,
                              "%s: %lld samples are too few for the offsets (@) of data.x=%s and "
-                             "data.y=%s; data.join=on makes the files one series",
+                             "data.y=%s; set data.join=on to make the files one series",
                              series->file[f].path, (long long)series_file_length(&series->file[f]),
                              options->data.x, options->data.y);
     dataset->count = series->records;

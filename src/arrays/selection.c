@@ -15,7 +15,7 @@
 static const char *const part_option[ROLES] = {
     [ROLE_ROW] = "data.rows", [ROLE_COLUMN] = "data.columns"};
 
-/* Numbers may be rounded to float32. */
+/* Coordinates may be rounded to float32. */
 static double tolerance_of(double value)
 {
     return fabs(value) * 0x1p-22;
@@ -42,7 +42,7 @@ static bool number_parse(const char *text, size_t length, double *number)
            isfinite(*number);
 }
 
-/* Parse "BEGIN:END", as a slice of Python. False: it is invalid. */
+/* Parse "BEGIN:END", a slice of Python. Return false if it is invalid. */
 static bool slice_parse(const char *text, int64_t extent, int64_t ends[2])
 {
     const char *colon = strchr(text, ':');
@@ -96,13 +96,13 @@ static bool plane_select(const struct arrays *self, const char *option, const ch
                            !number_parse(dots + 2, strlen(dots + 2), &range[1])
                      : !slice_parse(text, to->extent, ends))
         return error_set(error, ERROR_USAGE,
-                         "%s=%s must be BEGIN:END, indices as in Python, or LEAST..MOST, "
-                         "coordinates",
+                         "%s=%s: not a range; set BEGIN:END (indices, as in Python) or LEAST..MOST "
+                         "(coordinates)",
                          option, text);
     if (dots != NULL && !has_values)
         return error_set(error, ERROR_DATA,
-                         "%s=%s: %s has no coordinates of them; select indices, as in 10:50",
-                         option, text, path);
+                         "%s=%s: the %s in %s have no coordinates; select indices, as in 10:50",
+                         option, text, strchr(option, '.') + 1, path);
     if (dots != NULL)
         range_select(dimension, range, to);
     for (int64_t i = ends[0]; i < ends[1]; i++)
@@ -125,7 +125,7 @@ static bool levels_select(const char *text, const struct grid *grid,
     to->count = 0;
     if (dimension->values == NULL)
         return error_set(error, ERROR_DATA,
-                         "data.levels=%s: '%s' in %s has no coordinates that are numbers; leave "
+                         "data.levels=%s: the coordinates of '%s' in %s are not numbers; leave "
                          "data.levels out",
                          text, dimension->name, grid->path);
     for (const char *item = text_next_item(text, &length); item != NULL;
@@ -142,8 +142,9 @@ static bool levels_select(const char *text, const struct grid *grid,
         for (size_t n = 0, used = 0; n < (size_t)to->extent && used < sizeof known; n++)
             used += (size_t)snprintf(known + used, sizeof known - used, "%s%.9g", n > 0 ? ", " : "",
                                      dimension->values[n]);
-        return error_set(error, ERROR_DATA, "data.levels=%s: '%s' in %s has no %.*s; it has %s",
-                         text, dimension->name, grid->path, (int)length, item, known);
+        return error_set(error, ERROR_DATA,
+                         "data.levels=%s: '%s' in %s has no %.*s; choose from %s", text,
+                         dimension->name, grid->path, (int)length, item, known);
     }
     return true;
 }
@@ -178,7 +179,7 @@ bool arrays_select(struct arrays *self, const struct options *options, struct er
     }
     return has_levels || error_set(error, ERROR_DATA,
                                    "data.levels=%s: no data set of data.x and data.y in %s has a "
-                                   "dimension of levels; leave it out",
+                                   "dimension of levels; leave data.levels out",
                                    levels, self->grid.path);
 }
 

@@ -329,10 +329,11 @@ static bool seconds_divide(struct file_series *series, struct error *error)
         } else if (offset->required && step->size > 0) {
             time_step_write(&(struct time_step){.size = fabs(offset->seconds)}, true, text);
             time_step_write(step, true, step_text);
-            return error_set(error, ERROR_DATA,
-                             "%s: an offset (@) of %s is no multiple of the step of '%s', which is "
-                             "%s: use a multiple, or count steps, as in u@+1",
-                             series->file[0].path, text, series->name, step_text);
+            return error_set(
+                error, ERROR_DATA,
+                "%s: an offset (@) of %s is not a multiple of the step of '%s', which is "
+                "%s; use a multiple, or count steps, as in u@+1",
+                series->file[0].path, text, series->name, step_text);
         }
     }
     return true;
@@ -475,9 +476,9 @@ bool file_series_find_periods(const struct file_series *series, const char *peri
         time_write(times, last, to);
         return error_set(
             error, ERROR_USAGE,
-            "data.val=%s: '%.*s' %s; set periods of a part of the times, from %s to %s", periods,
+            "data.val=%s: '%.*s' %s; choose a part of the times, which are %s to %s", periods,
             (int)length, item,
-            !is_period    ? "is no period of the calendar, such as 2019-07-31T06..2020"
+            !is_period    ? "is not a period in the calendar of the files, as 2019-07-31T06..2020"
             : inside == 0 ? "holds out no sample"
                           : "leaves no training sample",
             from, to);

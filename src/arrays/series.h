@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* Samples of files, in series: each file, each run in a file, or one series of all files. A record
- * has values of samples of one series at several offsets, in steps or in seconds. If the samples
- * have times, they are those of the samples so many steps of time or seconds later, else those so
- * many samples later. */
+ * has values of samples of one series at several offsets. An offset is a number of seconds, of
+ * steps of time, or of samples if these have no times. */
 #ifndef VITTRAIN_ARRAYS_SERIES_H
 #define VITTRAIN_ARRAYS_SERIES_H
 
@@ -38,13 +37,13 @@ static inline int64_t series_file_length(const struct series_file *file)
 enum { SERIES_OFFSETS = 32, OFFSET_TEXT = 24 };
 
 struct series_offset {
-    int64_t steps;  /* of an offset in seconds: its sign, until file_series_pair divides it */
+    int64_t steps;  /* of an offset in seconds: its sign, until file_series_pair sets the number */
     double seconds; /* a multiple of the step; 0: the offset is a number of steps */
     bool required;  /* samples without a value at this offset are no records */
 };
 
 /* Parse the text after @: "+6", "-1" or "+12h". Units are those of the CF conventions: d, h, min,
- * s. Return false if it is no such text. */
+ * s. Return false if the text is invalid. */
 bool series_offset_parse(const char *text, struct series_offset *offset);
 
 /* Initialize with zeros and the first members. */
@@ -81,9 +80,9 @@ void file_series_add(struct file_series *series, const struct series_file *file)
 
 /* Find the samples of all records. The files of a joined series must be in the order of their
  * times. Times that decrease or repeat in a joined series or with offsets are an error, and so are
- * times without a constant step if an offset other than 0 is required. So are offsets in seconds
- * without times, or if they are required and no multiple of the step. Log how many samples are left
- * out, and why most of them, if `logs`. After `step` was set, a second call uses it. */
+ * times without a constant step if an offset other than 0 is required. Offsets in seconds are an
+ * error without times, or if they are required and not a multiple of the step. If `logs`, log how
+ * many samples are left out, and why most of them. After `step` was set, a second call uses it. */
 MUST_CHECK bool file_series_pair(struct file_series *series, bool logs, struct error *error);
 
 /* Return the file that has a record's value at an offset, and the number of the sample in it; -1 if
@@ -98,8 +97,8 @@ double file_series_instant(const struct file_series *series, int64_t record, int
 /* Return the same as a number in `units`. */
 double file_series_time(const struct file_series *series, int64_t record, int offset);
 
-/* Set held[r] of all records r in a list of periods of time. A period without records, and one with
- * all records, are an error, and so are samples without dates. */
+/* Set held[r] of all records r in a list of periods of time. It is an error if a period has no
+ * records, if the periods have all records, or if samples have no dates. */
 MUST_CHECK bool file_series_find_periods(const struct file_series *series, const char *periods,
                                          bool *held, struct error *error);
 

@@ -146,7 +146,7 @@ static bool numbers_check(const struct dataset *dataset, const char *y, bool is_
 }
 
 /* Return the variable of data.x from which data.residual=on takes the differences of `y`: the same
- * data set at the latest time that is not after the sample. Return NULL if there is none. */
+ * data set at the latest time that is not after the sample. Return NULL if data.x has none. */
 static const struct variable *residual_input(const struct arrays *self, const struct variable *y)
 {
     const struct variable *last = NULL;
@@ -166,10 +166,10 @@ static bool residual_check(const struct dataset *dataset, struct error *error)
         variable_write(y, name);
         const bool is_number = dataset->target.height * dataset->target.width == 1;
         const char *fault =
-            is_number && !dataset->unlabelled ? "has numbers instead of planes: choose planes"
-            : x == NULL ? "is not in data.x at the time of the sample or before: add it to data.x"
+            is_number && !dataset->unlabelled ? "has numbers instead of planes; choose planes"
+            : x == NULL ? "is not in data.x at the time of the sample or before; add it to data.x"
             : variable_steps(self, x) == variable_steps(self, y)
-                ? "is also the last input: choose another time"
+                ? "is also the last input; choose another time"
                 : NULL;
         if (fault != NULL)
             return error_set(error, ERROR_USAGE,

@@ -376,7 +376,7 @@ bool model_metadata_check(const struct model_metadata *metadata, const char *pat
     }
     if (!trains && options->data.residual != metadata->options.data.residual)
         return error_set(error, ERROR_USAGE,
-                         "data.residual=%s, but %s was trained with the other value: leave "
+                         "data.residual=%s: %s was trained with the other value; leave "
                          "data.residual out",
                          options->data.residual ? "on" : "off", path);
     return heads_check(&metadata->options.model, path, &options->model, error);

@@ -179,8 +179,8 @@ static bool is_head(const struct input *input, const struct source *source)
            strncmp(source->tensor->name, last, length) == 0;
 }
 
-/* Set the grid of square patches that covers images of a size, which the patches may pad. The
- * number of patches decreases with their side. Return false if there is none. */
+/* Set the grid of this number of square patches that covers an image, with padding at its border.
+ * Return false if no side of patches gives this number, which decreases with the side. */
 static bool covering_grid(int64_t patches, int64_t height, int64_t width, int64_t grid[2])
 {
     int64_t side = 1;

@@ -82,7 +82,7 @@ void sampler_use_classes(struct sampler *sampler, uint32_t *by_class, size_t *be
 }
 
 /* Write the draws of class c at their positions among the unshuffled draws of the epoch. permuted:
- * room for a permutation of the class. */
+ * buffer for a permutation of the class. */
 static void class_draw(const struct sampler *sampler, uint64_t c, uint32_t *drawn, uint8_t *copies,
                        uint32_t *permuted)
 {

@@ -14,7 +14,7 @@
  * different ones, all of them once, then all once more, and so on. An epoch has as many steps as
  * without it, so it visits only a part of the data.
  *
- * Balanced classes: the draws of all epochs, `count` in each, go round the K classes that have
+ * Balanced classes: the draws of all epochs, `count` in each, cycle through the K classes that have
  * samples, so each class has count / K of the draws of an epoch, rounded down or up. Draw d of a
  * class of n samples is sample d % n of the permutation d / n of the class: all of its samples are
  * drawn before one is drawn again, also in different epochs. The draws of an epoch are shuffled. */
@@ -47,8 +47,8 @@ struct sampler {
     int64_t class_count; /* classes that have samples; 0: classes are not balanced */
     uint32_t *by_class;  /* [count] samples ordered by class */
     size_t *class_begin; /* [class_count + 1] first index of each class in by_class */
-    uint8_t *copies;     /* [count] by position: how often the epoch drew the sample before, mod
-                          * 256. Each copy has random numbers of its own. */
+    uint8_t *copies;     /* [count] by position: earlier draws of the sample in the epoch, modulo
+                          * 256. Each copy has its own random numbers. */
 };
 
 /* Piece `micro` of a rank's slice: samples[begin .. begin + count) of the order. */

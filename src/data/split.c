@@ -120,7 +120,7 @@ static int compare_placed(const void *left, const void *right)
                                     : compare_uint32(&a->sample, &b->sample);
 }
 
-/* Mark the last samples. Return true if all samples have the same time. */
+/* Hold out the last samples. Return true if all samples have the same time. */
 static bool end_hold(struct placed *placed, size_t count, double fraction)
 {
     size_t first = count - held_out_of(count, fraction);

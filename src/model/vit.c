@@ -226,7 +226,7 @@ static bool shape_check(const struct vit_shape *shape, struct error *error)
     if (vit_pads(shape) && shape->pad == PAD_NONE)
         return error_set(error, ERROR_USAGE,
                          "model.pad=none: model.patch=%lld does not divide images of %lld x %lld "
-                         "pixels: change model.patch, or set model.pad=edge or wrap",
+                         "pixels; change model.patch, or set model.pad=edge or wrap",
                          (long long)shape->patch, (long long)shape->image,
                          (long long)(shape->image_width > 0 ? shape->image_width : shape->image));
     if (shape->dim % shape->heads != 0)

@@ -160,8 +160,8 @@ static bool read_switch(const char *text, bool *value)
     return false;
 }
 
-/* Read a choice, or a number or a text if the option accepts one. Those that are not given are set
- * to 0, so that options with the same meaning have the same bytes. */
+/* Read a choice, or a number or a text if the option accepts one. The others are set to 0, so
+ * that options with the same meaning have the same bytes. */
 static bool read_choice(const struct option_entry *entry, const char *text, struct options *options)
 {
     int *value = (int *)(void *)((char *)options + entry->offset);

@@ -38,7 +38,7 @@ static char *const *names_of(const struct options *options, const struct dataset
                : dataset->class_name;
 }
 
-/* Return the error `fault` of an item of train.weights, with the known names. */
+/* Set the error of an item of train.weights, with a list of the names. Return false. */
 static bool item_refuse(const struct options *options, const struct dataset *dataset,
                         const char *item, const char *fault, struct error *error)
 {
@@ -69,7 +69,7 @@ static int64_t name_length(const struct dataset *dataset, char *const *names, in
     return ends && item[length] == ':' ? length : 0;
 }
 
-/* Read a number and what separates it from the next item. */
+/* Read a number and the separator after it. */
 static bool weight_read(const char *text, float *weight, const char **next)
 {
     double value;
@@ -136,8 +136,8 @@ bool loss_weights_read(const struct options *options, const struct dataset *data
         sum += (double)weights[i];
     return (sum > FLT_MIN && sum < FLT_MAX) ||
            error_set(error, ERROR_USAGE,
-                     "train.weights: their sum leaves nothing to learn or is too large: set one "
-                     "above 0");
+                     "train.weights: the sum is 0 or too large for float32; set smaller weights, "
+                     "at least one above 0");
 }
 
 /* Set the weights of train.weights=balanced, and log those of the first classes. */
@@ -174,7 +174,7 @@ static bool labels_weigh(const struct options *options, const struct dataset *da
         sum += (double)samples[c] * (double)weights[c];
     if (!(sum > 0))
         return error_set(error, ERROR_USAGE,
-                         "train.weights: the classes of all training samples have the weight 0: "
+                         "train.weights: the classes of all training samples have the weight 0; "
                          "set one above 0");
     const int exponent = (int)rint(log2(sum / (double)dataset->count));
     for (int64_t c = 0; c < options->model.classes && !mix_is_asked_for(options); c++)

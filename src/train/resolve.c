@@ -123,8 +123,8 @@ static bool rows_check(const struct options *options, struct error *error)
                      moves);
 }
 
-/* Set and check model.pad for images that the patch does not divide. Columns of a part of the image
- * do not continue with its first ones. */
+/* Set and check model.pad for images that the patch does not divide. Parts of images are not
+ * periodic. */
 static bool pad_resolve(struct options *options, const struct dataset *dataset, int64_t width,
                         struct error *error)
 {
@@ -134,7 +134,7 @@ static bool pad_resolve(struct options *options, const struct dataset *dataset, 
         is_window || (!window_is_asked_for(options) && crop_is_active(options, false));
     if (is_window && options->model.pad == PAD_WRAP)
         return error_set(error, ERROR_USAGE,
-                         "model.pad=wrap needs all %lld columns, and windows have %lld: set "
+                         "model.pad=wrap needs all %lld columns, and windows have %lld; set "
                          "model.pad=edge or model.image_width=%lld",
                          (long long)columns, (long long)width, (long long)columns);
     CHOICE_SET(options->model.pad, PAD_AUTO,
@@ -268,21 +268,18 @@ static bool targets_check(const struct options *options, const struct dataset *d
         {has_targets && mix_is_asked_for(options), "augment.mixup and augment.cutmix mix single "
                                                    "labels, and the data has other targets: leave "
                                                    "these options out"},
-        {has_targets && options->data.balance, "data.balance=on draws the classes of single "
-                                               "labels, and the data has other targets: leave "
-                                               "this option out"},
+        {has_targets && options->data.balance,
+         "data.balance=on needs single labels, and the data has other targets: leave it out"},
         {has_targets && train->label_smoothing > 0,
          "train.label_smoothing changes single labels, and the data has other targets: leave this "
          "option out"},
         {weighs && !has_targets && train->loss != TRAIN_LOSS_CROSS_ENTROPY,
-         "train.weights weights single labels with train.loss=cross_entropy only: leave one of "
-         "them out"},
+         "train.weights of single labels needs train.loss=cross_entropy: leave one of them out"},
         {balances && has_targets,
-         "train.weights=balanced counts single labels, and the data has other targets: give the "
-         "weights as numbers"},
+         "train.weights=balanced needs single labels, and the data has other targets: set numbers"},
         {balances && options->data.balance,
-         "train.weights=balanced and data.balance=on balance the same classes twice: use only one "
-         "of them"},
+         "train.weights=balanced and data.balance=on balance the classes twice: set only one of "
+         "them"},
         {!has_planes &&
              (train->row_weight != ROW_WEIGHT_NONE || train->ignore_label != IGNORE_NONE),
          "train.row_weight and train.ignore_label need planes of targets (model.head=dense): leave "

@@ -50,7 +50,7 @@ static bool splits_agree(const struct session *session, const struct split_loade
     if (train->row_weights != NULL && is->rows != was->rows)
         return error_set(error, ERROR_DATA,
                          "train.row_weight: the images for evaluation have %lld rows, those for "
-                         "training %lld: set data.root to data whose splits have the same rows",
+                         "training %lld; set data.root to data whose splits have the same rows",
                          (long long)is->rows, (long long)was->rows);
     const int64_t classes = larger(train->classes, session->options.model.classes);
     char number[24];

@@ -157,7 +157,7 @@ TEST(runs_are_series_of_their_own)
     }
     split_fails("data.join=on", SPLIT_TRAIN, "data.x=z has runs, which are series of their own");
     split_fails("data.join=off data.y=z@+6", SPLIT_TRAIN, "5 samples are too few");
-    split_fails("data.sample_dim=4", SPLIT_TRAIN, "data.sample_dim is none of them");
+    split_fails("data.sample_dim=4", SPLIT_TRAIN, "data.sample_dim is not one of them");
 }
 
 TEST(samples_have_the_dimension_that_is_named)
@@ -233,15 +233,15 @@ TEST(parts_that_do_not_exist_are_errors)
         const char *letter, *attributes, *settings, *part;
     } cases[] = {
         {"tlyx", "", "data.levels=700", "data.levels=700: 'level' in"},
-        {"tlyx", "", "data.levels=500,x", "has no x; it has 1000, 750, 500"},
-        {"tyx", "", "data.levels=500", "has a dimension of levels; leave it out"},
+        {"tlyx", "", "data.levels=500,x", "has no x; choose from 1000, 750, 500"},
+        {"tyx", "", "data.levels=500", "has a dimension of levels; leave data.levels out"},
         {"tyx", "", "data.rows=4:2",
          "has the indices 0 to 5, and 'lat' from 75 to -75; choose others"},
         {"tyx", "", "data.rows=1..2", "selects nothing: "},
-        {"tyx", "", "data.columns=1:x", "data.columns=1:x must be BEGIN:END, indices"},
-        {"tyx", "", "data.columns=1..", "data.columns=1.. must be BEGIN:END, indices"},
-        {"tyx", "", "data.columns=3", "data.columns=3 must be BEGIN:END, indices"},
-        {"tyx", "no names", "data.rows=1..2", "has no coordinates of them; select indices"},
+        {"tyx", "", "data.columns=1:x", "data.columns=1:x: not a range; set BEGIN:END"},
+        {"tyx", "", "data.columns=1..", "data.columns=1..: not a range; set BEGIN:END"},
+        {"tyx", "", "data.columns=3", "data.columns=3: not a range; set BEGIN:END"},
+        {"tyx", "no names", "data.rows=1..2", " have no coordinates; select indices"},
     };
     for (size_t n = 0; n < sizeof cases / sizeof cases[0]; n++) {
         use(cases[n].letter, cases[n].attributes);

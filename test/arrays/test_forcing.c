@@ -157,10 +157,10 @@ TEST(wrong_forcings_are_refused)
         used +=
             (size_t)snprintf(many + used, 1000 - used, "%sinsolation@+%zu", n > 0 ? "," : "", n);
     assert_false(opens(many, "hours since 2020-03-01", "", &time, 1));
-    assert_error(&error, ERROR_USAGE, "insolation@+32: it must be");
+    assert_error(&error, ERROR_USAGE, "insolation@+32: not a forcing, or one of more than 32");
     for (size_t n = 0; n < sizeof wrong / sizeof wrong[0]; n++) {
         assert_false(opens(wrong[n], "hours since 2020-03-01", "", &time, 1));
-        assert_error(&error, ERROR_USAGE, "it must be latitude, longitude");
+        assert_error(&error, ERROR_USAGE, "set latitude, longitude");
     }
     assert_false(opens("day_of_year", "hours", "", &time, 1));
     assert_error(&error, ERROR_DATA,

@@ -343,9 +343,9 @@ TEST(offsets_in_seconds_are_steps)
     file_series_close(&series);
     series = series_in_seconds(since, hours, 3 * 3600, true);
     refused(&series,
-            "an offset (@) of 3 hours is no multiple of the step of 'time', which is 6 hours");
+            "an offset (@) of 3 hours is not a multiple of the step of 'time', which is 6 hours");
     series = series_in_seconds("days since 2001-01-01", months, 30 * TIME_DAY, true);
-    refused(&series, "of 30 days is no multiple of the step of 'time', which is 1 month");
+    refused(&series, "of 30 days is not a multiple of the step of 'time', which is 1 month");
     series = series_in_seconds("level", hours, 3600, false);
     refused(&series, "the times have no units, such as");
     series = series_in_seconds(since, hours, 3600, false);
@@ -447,12 +447,12 @@ TEST(wrong_periods_are_refused)
     } cases[] = {
         {"hours since 2020-01-01", "2020,2021", "'2020' leaves no training sample"},
         {"hours since 2020-01-01", "2020-01-01T00,2021",
-         "'2021' holds out no sample; set periods of a part of the times, from 2020-01-01 to "
+         "'2021' holds out no sample; choose a part of the times, which are 2020-01-01 to "
          "2020-01-01T02:00"},
         {"hours since 2020-01-01", "2020-13",
-         "'2020-13' is no period of the calendar, such as 2019-07-31T06..2020"},
-        {"hours since 2020-01-01", "2020-1-1..2021", "is no period"},
-        {"hours since 2020-01-01", "2021..2020", "is no period"},
+         "'2020-13' is not a period in the calendar of the files, as 2019-07-31T06..2020"},
+        {"hours since 2020-01-01", "2020-1-1..2021", "is not a period"},
+        {"hours since 2020-01-01", "2021..2020", "is not a period"},
         {"hours", "2020", "data.val=2020 cannot be used: the times have no units"},
     };
     double time[] = {0, 1, 2};

@@ -75,8 +75,8 @@ TEST(wrong_weights_are_one_line)
         {"t2m:inf", "the weight must be"},
         {"t2m:1 z:1", "the weight must be"},
         {"1,2,x,4,5", "train.weights=1,2,x,4,5: it must have a number of at least 0"},
-        {"0,0,0,0,0", "train.weights: their sum"},
-        {"t2m:1e300", "train.weights: their sum"},
+        {"0,0,0,0,0", "train.weights: the sum"},
+        {"t2m:1e300", "train.weights: the sum"},
     };
     char *many[MOST];
     for (int i = 0; i < MOST; i++)
