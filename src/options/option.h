@@ -54,7 +54,7 @@ struct option_entry {
     size_t text_offset;   /* choices that accept other texts, too: offset of the text; else 0 */
     int text_choice;      /* their constant if a text is given */
     bool (*is_text)(const char *text);
-    const char *text_example;               /* for messages: "a period of time, as 2019" */
+    const char *text_example;               /* for messages: "a period of time, such as 2019" */
     const struct option_condition *applies; /* NULL: always */
     enum option_effect effect;
 };

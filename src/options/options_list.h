@@ -141,8 +141,9 @@ OPTION(data, shuffle, "on", CHOICE(shuffle_choice, SHUFFLE_CHOICES),
        "Shuffle the training samples in each epoch. off: the order of the files. chunks: arrays, "
        "by chunks of their files, each of which is decoded about once.")
 OPTION(data, balance, "off", SWITCH(),
-       "Single labels: draw all classes equally often. An epoch has as many samples as without it: "
-       "those of small classes are drawn several times, those of large ones not in each epoch.")
+       "Single labels: draw all classes equally often. The number of samples in an epoch stays the "
+       "same. Samples of small classes are drawn several times in an epoch, and those of large "
+       "classes not in each epoch.")
 OPTION(data, drop_last, "off", SWITCH(), "Drop the last batch of an epoch if it is incomplete.")
 VALUE_ONLY(double, val_fraction)
 VALUE_ONLY(option_text, val_periods)
@@ -152,11 +153,11 @@ OPTION(data, val, "test",
               .number_choice = VALIDATION_FRACTION, .most = 1, .above_least = true,
               .below_most = true, .text_offset = offsetof(struct options, data.val_periods),
               .text_choice = VALIDATION_PERIODS, .is_text = text_is_period,
-              .text_example = "a period of time, as 2019, 2019-07..2020-06 or 2019.."),
+              .text_example = "a period of time, such as 2019, 2019-07..2020-06 or 2019.."),
        "Data for the evaluations during training. test: the test set. A fraction, for example 0.1: "
        "this part of each class is held out from the training samples; the choice depends on the "
        "files only, not on run.seed. A period, for example 2019-07..2020-06, or several separated "
-       "by commas: arrays, the samples of these times. reference: a random split of all samples "
+       "by commas: the samples of these times (arrays). reference: a random split of all samples "
        "into 75 % for "
        "training, 8.3 % for evaluation and 16.7 % for testing, that of PyTorch's random_split with "
        "the seed run.seed. none: no evaluation. val: the data set's validation split. Image "
@@ -186,7 +187,7 @@ OPTION(data, x, "", TEXT(.applies = &with_arrays, .effect = EFFECT_MODEL),
        "width], [samples, height, width, channels] or [samples, height, width]; or several "
        "separated by commas, whose channels follow one another. u@-1: the sample before.")
 OPTION(data, static_file, "", TEXT(.applies = &with_arrays),
-       "Arrays: file of those variables of data.x that are the same for all samples, such as a "
+       "Arrays: file with variables of data.x that are the same for all samples, such as a "
        "land-sea mask, [height, width] or [channels, height, width]. They can also be in the files "
        "of the samples.")
 OPTION(data, y, "", TEXT(.applies = &with_arrays, .effect = EFFECT_MODEL),
@@ -209,7 +210,8 @@ OPTION(data, rows, "", TEXT(.applies = &with_arrays, .effect = EFFECT_MODEL),
        "Arrays: rows to use. BEGIN:END: indices, as in Python. LEAST..MOST: coordinates, both "
        "inclusive, as in -60..60. Empty: all.")
 OPTION(data, columns, "", TEXT(.applies = &with_arrays, .effect = EFFECT_MODEL),
-       "Arrays: columns to use, as data.rows. Longitudes may cross the border of the grid, as in "
+       "Arrays: columns to use, in the form of data.rows. Longitudes may cross the border of the "
+       "grid, as in "
        "350..20.")
 OPTION(data, join, "off", SWITCH(.applies = &with_arrays, .effect = EFFECT_MODEL),
        "Arrays: the files of a split are one series, in the order of their times, so that u@+6 can "
@@ -456,13 +458,15 @@ OPTION(train, loss, "auto", CHOICE(train_loss_choice, TRAIN_LOSS_CHOICES, .appli
 OPTION(train, weights, "auto", TEXT(.flags = "class-weights class-weight pos-weight"),
        "Weights in the loss of the classes (train.loss=cross_entropy); for arrays also of several "
        "labels, of the classes of pixels, or of the outputs of a regression: numbers for all "
-       "(1,0.5,2), or NAME:NUMBER for some (cat:2, t2m:0.1), with the others 1. A variable's name "
-       "is for all of its outputs. balanced: single labels, in inverse proportion to the training "
+       "(1,0.5,2), or NAME:NUMBER for some (cat:2, t2m:0.1), with the others 1. The name of "
+       "a variable applies to all its outputs. balanced: single labels, in inverse proportion to "
+       "the training "
        "samples of each class. auto: 1 for all.")
 OPTION(train, row_weight, "none",
        CHOICE(row_weight_choice, ROW_WEIGHT_CHOICES, .applies = &with_arrays),
-       "Arrays, model.head=dense: weights of the rows in loss and metrics. latitude: cosine of the "
-       "latitude, by the data's coordinate, else by equally spaced rows from pole to pole.")
+       "Arrays, model.head=dense: weights of the rows in the loss, and in the metrics of a "
+       "regression. latitude: cosine of the latitude, by the data's coordinate, else by equally "
+       "spaced rows from pole to pole.")
 OPTION(train, ignore_label, "auto",
        INTEGER(AUTO(IGNORE_NONE), .least = IGNORE_LEAST, .most = IGNORE_MOST,
                .applies = &with_arrays),
