@@ -224,8 +224,8 @@ static void class_label(const struct dataset *dataset, int64_t number, char *tex
     text_remove_control(text);
 }
 
-/* Print the label, in `width` characters, and at most `most` columns of a row; NULL: their names.
- */
+/* Print the label, in `width` characters, and at most `most` columns of a row. row: NULL prints the
+ * names of the columns. */
 static void print_row(evaluation_printer *print, int width, const char *label,
                       const struct column *columns, int most, const void *row)
 {
