@@ -453,7 +453,7 @@ TEST(what_does_not_fit_is_an_error)
         {"all/one.h5", "label", "label", "data.x=label has 1 dimensions"},
         {"all/one.h5", "chw", "chw", "data.y=chw has 3 planes"},
         {"all/one.h5", "chw", "chw@6", "data.y=chw@6"},
-        {"all/one.h5", "chw@-1month", "u0", "data.x=chw@-1month: after @"},
+        {"all/one.h5", "chw@-1month", "u0", "data.x=chw@-1month: the offset after @"},
         {"all/one.h5", "chw", "u0@+6h", "cannot be used: the samples have no times"},
         {"all/one.h5", "chw@-20", "u0@+11", "30 samples are too few"},
         {"all/one.h5", "chw", "label,map", "label has images of 1x1, map of 5x4"},

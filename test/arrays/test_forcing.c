@@ -144,7 +144,7 @@ TEST(offsets)
     assert_true(later[0][0] < later[0][2 * WIDTH + 2]);
     assert_ok(opens("insolation@+1", "hours since 2020-03-01", "", times, 1), &error);
     assert_false(forcings_read(&forcings, &series, 0, 0, 0, HEIGHT, WIDTH, later[0], &error));
-    assert_error(&error, ERROR_DATA, "a.nc: sample 0: the time of data.forcings=insolation");
+    assert_error(&error, ERROR_DATA, "a.nc: sample 0: data.forcings=insolation has no time");
 }
 
 TEST(wrong_forcings_are_refused)
