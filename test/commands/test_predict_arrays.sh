@@ -224,7 +224,7 @@ errors $fixed run.dir="$work/none" 3<<END
 3|b.zarr: data.x=lsm .*its values differ from those in .*a.zarr|data.root=other
 3|other/a.zarr: dimension 'lat' of u differs from 'lat' of lsm|data.root=other data.static_file=$work/shifted.zarr
 3|train.zarr.*lsm|data.root=$work/train.zarr
-3|data.static_file has several times of it|data.root=all data.static_file=all/b.zarr
+3|data.static_file has several times|data.root=all data.static_file=all/b.zarr
 3|data.x=lsm: no data set has samples|data.root=all data.x=lsm
 2|data.x=lsm@\+1: this data set has no dimension of samples|data.root=all data.x=u,lsm@+1
 2|data.y=lsm: this data set has no dimension of samples|data.root=all data.x=u data.y=lsm

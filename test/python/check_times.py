@@ -120,7 +120,7 @@ def check_grids():
     assert "dimensions (time, lon, lat) instead of (time, lat, lon)" in refused, refused
     good.transpose("lat", "lon", "time").to_netcdf("last.nc")
     refused = run(*options[:-1], "data.root=last.nc", "data.val=none", "run.dir=last", status=3)
-    assert "(lat, lon, time): the first must be that of the samples" in refused, refused
+    assert "(lat, lon, time): the first must have the samples" in refused, refused
     field(times[::2]).to_netcdf("slow.nc")
     good.to_netcdf("hours.nc")
     run(*MODEL, "data.root=hours.nc", "data.x=u", "data.y=u@+1", "data.val=none", "run.dir=hours")
