@@ -192,7 +192,7 @@ run 1 mixed predict forced1 forced.zarr noleap.zarr predict.output=mixed.h5
 result 'forcings of files with different calendars' "$(ended; has mixed.log "predictions have no times: .*noleap.zarr: the units or the calendar")" mixed.log
 errors 3<<END
 2|data.forcings=latitude.*data.coordinates=check|$forced data.forcings=latitude data.coordinates=ignore run.dir=$work/none
-2|data.forcings=height: it must be|$forced data.forcings=latitude,height run.dir=$work/none
+2|data.forcings=height: not a forcing|$forced data.forcings=latitude,height run.dir=$work/none
 3|train.zarr: data.forcings=insolation: there are no longitudes|$forced data.root=$work/train.zarr data.forcings=insolation run.dir=$work/none
 END
 

@@ -125,7 +125,7 @@ def check_residual():
             expected, found = undo[name](last[name] + mean[n]), zeros[name].values[:count]
             assert numpy.allclose(found, expected, rtol=1e-7 if name == "sea" else 1e-5, atol=1e-5 if name == "rain" else 0, equal_nan=True)
     refused = run("predict", "residual", "residual.nc", "predict.output=off.nc", "data.residual=off", status=2)
-    assert "data.residual=off, but " in refused, refused
+    assert "data.residual=off: " in refused, refused
 
 
 def check_join():
