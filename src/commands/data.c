@@ -463,7 +463,7 @@ static void forecast_print(const struct suggestion *suggestion, const char *path
 struct mask_values {
     int64_t samples;  /* that were read, from the first one on; 0: none could be read */
     int64_t distinct; /* in the first sample */
-    double largest;
+    double least, largest;
 };
 
 /* Read a mask, or the first samples of a large one. The file is opened again because its
@@ -485,8 +485,10 @@ static struct mask_values mask_read(const struct entry *mask, const char *descri
         array_path_array(&source, name, &array, &ignored) &&
         array_read(&array, &box, values, &ignored)) {
         found.samples = samples;
-        for (int64_t i = 0; i < samples * pixels; i++)
+        for (int64_t i = 0; i < samples * pixels; i++) {
+            found.least = fmin(found.least, (double)values[i]);
             found.largest = fmax(found.largest, (double)values[i]);
+        }
         qsort(values, (size_t)pixels, sizeof *values, compare_uint32);
         for (int64_t i = 0; i < pixels; i++)
             found.distinct += i == 0 || values[i] != values[i - 1];
@@ -504,13 +506,13 @@ static void mask_print(const struct entry *mask, const struct mask_values *value
         printf("  (the first sample of %s has %lld values: if they number objects, they are "
                "instances and not classes; replace them by the classes of the objects)\n",
                mask->path, (long long)values->distinct);
-    else if (values->samples > 0)
+    else if (values->samples > 0 && values->least >= 0)
         printf("  (the values of %s are at most %g in %s%lld samples; if V marks pixels without a "
                "class, add train.ignore_label=V)\n",
                mask->path, values->largest,
                values->samples < mask->array.extent[0] ? "the first " : "its ",
                (long long)values->samples);
-    else
+    else if (values->samples == 0)
         printf("  (add model.classes=K, the number of classes in %s)\n", mask->path);
 }
 
@@ -548,6 +550,8 @@ static void suggestion_print(const struct suggestion *suggestion, const char *pa
             values = mask_read(y, described);
         if (values.samples > 0)
             printf(" model.classes=%lld", (long long)values.largest + 1);
+        if (values.least < 0)
+            printf(" train.ignore_label=%.0f", values.least);
         options_end(suggestion, is_planes || is_mask, false);
     }
     if (is_unnamed)

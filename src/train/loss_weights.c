@@ -94,7 +94,8 @@ static bool named_read(const struct options *options, const struct dataset *data
         for (int64_t i = 0; i < count; i++)
             length = larger(length, name_length(dataset, names, i, item));
         if (length == 0)
-            return item_refuse(options, dataset, item, "its name is not known", error);
+            return item_refuse(options, dataset, item, "it must be NAME:NUMBER with a known name",
+                               error);
         if (!weight_read(item + length + 1, &weight, &next))
             return item_refuse(options, dataset, item,
                                "the weight must be a number of at least 0, as in NAME:2", error);

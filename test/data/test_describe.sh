@@ -55,6 +55,9 @@ cp -r masks three
 awk 'BEGIN { for (n = 0; n < 2560; n++) printf "\\%03o", n % 3 }' | xargs -0 printf >three/mask/0.0.0
 suggests 'the number of classes' three 'data.y=/mask model.classes=3 model.head=dense data.val=0.1$' \
     'the values of /mask are at most 2 in its 40 samples; .*, add train.ignore_label=V'
+sed -i 's/|u1/|i1/' three/mask/.zarray
+printf '\377' | dd of=three/mask/0.0.0 conv=notrunc 2>dd.log
+suggests 'pixels without a class' three 'data.y=/mask model.classes=3 train.ignore_label=-1 model.head=dense data.val=0.1$'
 cp -r masks instances
 awk 'BEGIN { for (n = 0; n < 2560; n++) printf "\\%03o", n % 21 }' | xargs -0 printf >instances/mask/0.0.0
 suggests 'masks of instances' instances 'data.x=/image data.y=/mask' \

@@ -67,8 +67,9 @@ TEST(wrong_weights_are_one_line)
     static const struct {
         const char *text, *part;
     } rows[] = {
-        {"u:1", "train.weights=u:1: its name is not known; the names are t2m, z@+6 500 hPa, "},
-        {"sea:1", "its name is not known"},
+        {"u:1", "NAME:NUMBER with a known name; the names are t2m, z@+6 500 hPa, "},
+        {"t2m", "train.weights=t2m: it must be NAME:NUMBER"},
+        {"sea:1", "it must be NAME:NUMBER"},
         {"t2m:1,z:2,t2m:1", "train.weights=t2m:1: its name occurs twice; the names are"},
         {"z:1,t2m:x", "train.weights=t2m:x: the weight must be a number of at least 0"},
         {"t2m:-1", "the weight must be"},
