@@ -56,8 +56,8 @@ static bool slice_parse(const char *text, int64_t extent, int64_t ends[2])
     return end == colon && (colon[1] == '\0' || *last == '\0');
 }
 
-/* Select the indices whose coordinates are between two numbers: longitudes in degrees those east of
- * the first one and west of the second one, and the index after the last one may be 0. */
+/* Select the indices whose coordinates are between two numbers. Longitudes in degrees are selected
+ * if they are east of the first and west of the second number; index 0 may follow the last one. */
 static void range_select(const struct dimension *dimension, const double range[2],
                          struct variable_dimension *to)
 {
@@ -74,7 +74,7 @@ static void range_select(const struct dimension *dimension, const double range[2
         is_in[i] =
             distance >= -tolerance && distance <= (turns ? width - turn : fabs(width)) + tolerance;
     }
-    while (first > 0 && is_in[first - 1]) /* those at the end are before the others */
+    while (first > 0 && is_in[first - 1]) /* selected ones at the end come first */
         first--;
     for (int64_t i = first; i < first + count; i++)
         if (is_in[i % count])
@@ -209,7 +209,8 @@ void arrays_cut_grid(const struct arrays *self, struct grid *grid)
                 dimension->values[i] = all[variable_index(from, i)];
             free(all);
         }
-    for (int v = 0; v < grid->array_count; v++) /* these have all coordinates, as channels */
+    /* A variable that has all indices of a cut dimension, as channels, has no coordinates of it. */
+    for (int v = 0; v < grid->array_count; v++)
         for (int d = 0; d < self->variable[v].dimensions; d++) {
             const struct dimension *dimension = grid_dimension(grid, v, d);
             if (dimension != NULL && dimension->is_cut &&

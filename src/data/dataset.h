@@ -121,7 +121,7 @@ struct dataset {
     bool residual;              /* targets are differences: the channel `persistence` of the pixels
                                  * is subtracted from them when they are read */
     char **target_name;         /* [target.count], or NULL: names of the outputs */
-    int64_t *variable_bytes;    /* [target.count]: those of target_name that name the variable */
+    int64_t *variable_bytes;    /* [target.count]: length of the variable in target_name */
     float *row_weights;         /* [rows of a field], or NULL: weights in loss and metrics */
     int64_t *persistence;       /* [target.count], or NULL: the channel of the pixels that is the
                                  * same variable at the time of the sample (residual: or before),

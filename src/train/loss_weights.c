@@ -54,8 +54,8 @@ static bool item_refuse(const struct options *options, const struct dataset *dat
                      listed < dataset->classes ? ", ..." : "");
 }
 
-/* Return the length of the name before the colon of an item, if it is name `i`. Of outputs it may
- * be a part that ends before a space or an @ and contains the variable. Else return 0. */
+/* Return the length of the name before the colon of an item if it is name `i`, else 0. The name of
+ * an output may be shortened to its variable, or before a later space or @. */
 static int64_t name_length(const struct dataset *dataset, char *const *names, int64_t i,
                            const char *item)
 {
