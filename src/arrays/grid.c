@@ -359,7 +359,10 @@ bool grid_set_roles(struct grid *grid, int array, const int64_t *extent, int ord
     for (int d = 0; d <= last; d++) {
         const bool is_time = self->is_static && kind_at(grid, array, d) == DIMENSION_TIME;
         if (is_time && extent[d] > 1)
-            fault = "data.static_file has several times";
+            return error_set(error, ERROR_DATA,
+                             "data.static_file has %lld times of %s: keep one of them, or remove "
+                             "it from the file",
+                             (long long)extent[d], self->name);
         self->role[d] = d < samples || is_time ? ROLE_RUN
                         : d == samples         ? ROLE_SAMPLE
                         : d == rows            ? ROLE_ROW
@@ -526,6 +529,7 @@ static int64_t values_compare(const struct dimension *one, const struct dimensio
 /* A dimension of an array in a file. */
 struct place {
     const struct grid *grid;
+    const char *path; /* of the file */
     int array;
     const struct dimension *dimension;
 };
@@ -564,8 +568,8 @@ static bool dimensions_compare(const struct place *one, const struct place *othe
            error_set(error, ERROR_DATA,
                      "%s: dimension '%s' of %s differs from '%s' of %s in %s: %s; use data on one "
                      "grid, or set data.coordinates=ignore",
-                     other->grid->path, b->name, other->grid->array[other->array].name, a->name,
-                     one->grid->array[one->array].name, one->grid->path, reason);
+                     other->path, b->name, other->grid->array[other->array].name, a->name,
+                     one->grid->array[one->array].name, one->path, reason);
 }
 
 bool grid_check(const struct grid *grid, struct error *error)
@@ -573,7 +577,10 @@ bool grid_check(const struct grid *grid, struct error *error)
     for (enum dimension_role role = 0; role < ROLES; role++) {
         struct place first = {.dimension = NULL};
         for (int n = 0; role != ROLE_CHANNEL && n < grid->array_count; n++) {
-            const struct place other = {grid, n, grid_role_dimension(grid, n, role)};
+            const bool is_used = !grid->array[n].is_static || !role_is_sample(role);
+            const struct dimension *found = is_used ? grid_role_dimension(grid, n, role) : NULL;
+            const char *path = found != NULL ? found->source->path : grid->path;
+            const struct place other = {grid, path, n, found};
             if (first.dimension == NULL)
                 first = other;
             else if (first.dimension != other.dimension &&
@@ -611,8 +618,8 @@ bool grid_compare(const struct grid *first, const struct grid *other, struct err
         int d = value_dimension(a, 0), e = value_dimension(b, 0);
         for (; d < a->dimensions && e < b->dimensions;
              d = value_dimension(a, d + 1), e = value_dimension(b, e + 1)) {
-            const struct place one = {first, m, grid_dimension(first, m, d)};
-            const struct place two = {other, n, grid_dimension(other, n, e)};
+            const struct place one = {first, first->path, m, grid_dimension(first, m, d)};
+            const struct place two = {other, other->path, n, grid_dimension(other, n, e)};
             if (!dimensions_compare(&one, &two, error))
                 return false;
         }

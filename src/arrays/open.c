@@ -230,6 +230,23 @@ static const struct array_path *source_of(const struct arrays *self, const struc
                : &file->place;
 }
 
+/* A data set of data.static_file must not be another one than that of the same name in a file of
+ * samples. */
+static bool static_check(const struct arrays *self, const struct arrays_file *file,
+                         const struct array *array, const char *name, struct error *error)
+{
+    struct array other = {.path = NULL};
+    bool good = !array_path_has(&file->place, name) ||
+                (array_path_array(&file->place, name, &other, error) &&
+                 (array_elements(&other) == array_elements(array) ||
+                  error_set(error, ERROR_DATA,
+                            "%s: data.x=%s has another shape in data.static_file=%s: rename one of "
+                            "them",
+                            file->path, name, self->static_file.path)));
+    array_close(&other);
+    return good;
+}
+
 /* Use the values of a variable without samples, or compare them with those of the first file. */
 static bool static_use(struct variable *variable, const struct arrays_file *file,
                        struct array *array, const struct arrays_file *first, struct error *error)
@@ -304,6 +321,10 @@ static bool file_open(struct dataset *dataset, const struct options *options,
             continue;
         if (!array_path_array(source, variable->name, array, error)) {
             array_close(array);
+            return false;
+        }
+        if (source != &file->place && !static_check(self, file, array, variable->name, error)) {
+            file->opened++;
             return false;
         }
     }

@@ -210,6 +210,8 @@ cp -r all other
 numbers 64 3 >other/b.zarr/lsm/0.0
 cp -r fixed.zarr shifted.zarr
 numbers 9 | tail -c 8 >shifted.zarr/lat/0
+cp -r fixed.zarr one.zarr
+numbers 64 2 | array one.zarr/u '|u1' 1,8,8 "$planes" 0.0.0
 fixed="$model data.x=lsm,soil,u data.y=u@+2 data.task=regression model.head=dense train.exact=layout model.image=4 augment.crop=random"
 for ranks in 1 3 4; do
     case $ranks in 1) root=all file= ;; 3) root=first file= ;; 4) root=first::fixed.zarr file=fixed.zarr ;; esac
@@ -222,9 +224,10 @@ for ranks in 1 3 4; do
 done
 errors $fixed run.dir="$work/none" 3<<END
 3|b.zarr: data.x=lsm .*its values differ from those in .*a.zarr|data.root=other
-3|other/a.zarr: dimension 'lat' of u differs from 'lat' of lsm|data.root=other data.static_file=$work/shifted.zarr
+3|other/a.zarr: dimension 'lat' of u differs from 'lat' of lsm in .*shifted.zarr: |data.root=other data.static_file=$work/shifted.zarr
 3|train.zarr.*lsm|data.root=$work/train.zarr
-3|data.static_file has several times|data.root=all data.static_file=all/b.zarr
+3|data.static_file has 20 times of u: keep one|data.root=all data.static_file=all/b.zarr
+3|train.zarr: data.x=u has another shape in data.static_file=.*one.zarr|data.root=train.zarr data.static_file=one.zarr
 3|data.x=lsm: no data set has samples|data.root=all data.x=lsm
 2|data.x=lsm@\+1: this data set has no dimension of samples|data.root=all data.x=u,lsm@+1
 2|data.y=lsm: this data set has no dimension of samples|data.root=all data.x=u data.y=lsm
