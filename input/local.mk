@@ -2,6 +2,7 @@
 # Decks and jobs, which are installed
 nobase_dist_pkgdata_DATA = \
 	input/turbulence.ini \
+	input/sst.ini \
 	input/cells.ini \
 	input/synthetic.ini \
 	input/clusters/epyc_ib100.ini \
