@@ -384,8 +384,7 @@ bool grid_is_periodic(const struct grid *grid)
 {
     const struct dimension *columns = grid_role_dimension(grid, 0, ROLE_COLUMN);
     if (columns == NULL || columns->values == NULL || columns->count < 2 ||
-        !(strncmp(columns->units, "deg", strlen("deg")) == 0 ||
-          (columns->units[0] == '\0' && strncmp(columns->name, "lon", strlen("lon")) == 0)))
+        !dimension_in_degrees(columns, DIMENSION_COLUMN))
         return false;
     const double *values = columns->values;
     const double spacing =
