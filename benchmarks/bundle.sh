@@ -65,7 +65,7 @@ done
     echo 'const char *slash = strrchr(argv[0], 47), *name = slash != NULL ? slash + 1 : argv[0];'
     for name in $names; do
         arguments='argc, argv' function=main_$name
-        nm "$stage/$name.o" | grep -q " T $function$" || function=main_rank_main arguments="2, (char *[]){argv[0], \"$name\", NULL}"
+        [[ -n $(nm "$stage/$name.o" | grep " T $function$") ]] || function=main_rank_main arguments="2, (char *[]){argv[0], \"$name\", NULL}"
         echo "if (strcmp(name, \"$name\") == 0) { int $function(int, char **); return $function($arguments); }"
     done
     echo 'return 2; }'

@@ -355,6 +355,22 @@ static bool heads_check(const struct model_options *trained, const char *path,
                      (long long)heads, path, (long long)expected, (long long)expected);
 }
 
+/* Return the first item of a list that has another place in the list of the weights, or NULL. */
+static const char *item_moved(const char *list, const char *trained, size_t *length)
+{
+    const char *item = text_next_item(list, length), *same = text_next_item(trained, &(size_t){0});
+    size_t known;
+    for (; item != NULL; item = text_next_item(item + *length, length)) {
+        const char *other = text_next_item(trained, &known);
+        while (other != NULL && (known != *length || memcmp(other, item, known) != 0))
+            other = text_next_item(other + known, &known);
+        if (other != NULL && other != same && strcmp(list, trained) != 0)
+            return item;
+        same = same == NULL ? NULL : text_next_item(same + strcspn(same, ","), &known);
+    }
+    return NULL;
+}
+
 bool model_metadata_check(const struct model_metadata *metadata, const char *path,
                           const struct options *options, bool trains, struct error *error)
 {
@@ -379,6 +395,20 @@ bool model_metadata_check(const struct model_metadata *metadata, const char *pat
                          "data.residual=%s: %s was trained with the other value; leave "
                          "data.residual out",
                          options->data.residual ? "on" : "off", path);
+    const struct data_options *data = &options->data, *trained = &metadata->options.data;
+    const char *const lists[][3] = {{"data.x", data->x, trained->x},
+                                    {"data.y", data->y, trained->y},
+                                    {"data.forcings", data->forcings, trained->forcings}};
+    for (int n = 0; n < 3 && !trains; n++) {
+        size_t length;
+        const char *item = item_moved(lists[n][1], lists[n][2], &length);
+        if (item != NULL)
+            return error_set(error, ERROR_USAGE,
+                             "%s=%s: %s was trained with %s=%s, where %.*s has another place: use "
+                             "the same order",
+                             lists[n][0], lists[n][1], path, lists[n][0], lists[n][2], (int)length,
+                             item);
+    }
     return heads_check(&metadata->options.model, path, &options->model, error);
 }
 

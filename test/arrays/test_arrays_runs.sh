@@ -115,6 +115,7 @@ bad=$(ended; has windows-part.log 'resuming from .*: step 3' 'augment.crop: wind
 result 'a resumed run has the same windows' "$bad" windows-part.log
 fails 1 'the targets of a resumed run' 2 'data.residual was on, is off' $data $model $targets data.residual=off train.epochs=3 \
     run.dir="$work/windows-part"
+fails 1 'outputs in another order than those of the weights' 2 'data.y=u1,u0@.2: .*with data.y=u0@.2,u1' eval planes-1 data.y=u1,u0@+2
 fails 1 'parts of fields are not predicted' 2 'predict.split=train: training samples are windows' eval windows-1 predict.split=train
 # Each pixel is in one tile, with the weight of its row in the field, so the errors of persistence are those of whole fields.
 for task in rows zones; do

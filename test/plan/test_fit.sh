@@ -52,7 +52,7 @@ result 'find batch: the largest that runs, as planned' "$(tr '\n' ';' <"$work/pr
 errors find 3<<END
 6|4.0 MiB|batch $small plan.memory=4MiB
 2|find batch|
-2|model.patch=5|batch $small model.patch=5
+2|model.pad=none: model.patch=5|batch $small model.patch=5 model.pad=none
 END
 
 # Arrays of each task, and with a validation split of their own.
