@@ -205,10 +205,12 @@ bool forcings_read(const struct forcings *self, const struct file_series *series
                    struct error *error)
 {
     int64_t sample;
+    if (self->count == 0)
+        return true;
+    const int64_t f = file_series_find(series, record, 0, &sample);
+    const enum time_calendar calendar = series->file[f].units.calendar;
     for (int n = 0; n < self->count; n++) {
         const struct forcing *forcing = &self->list[n];
-        const int64_t f = file_series_find(series, record, 0, &sample);
-        const enum time_calendar calendar = series->file[f].units.calendar;
         const double instant =
             file_series_instant(series, record, forcing->offset) + forcing->shift.seconds;
         if ((kinds[forcing->kind].needs & NEED_TIME) != 0 && !isfinite(instant))

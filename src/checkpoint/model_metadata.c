@@ -358,15 +358,15 @@ static bool heads_check(const struct model_options *trained, const char *path,
 /* Return the first item of a list that has another place in the list of the weights, or NULL. */
 static const char *item_moved(const char *list, const char *trained, size_t *length)
 {
-    const char *item = text_next_item(list, length), *same = text_next_item(trained, &(size_t){0});
     size_t known;
+    const char *item = text_next_item(list, length), *other = text_next_item(trained, &known);
     for (; item != NULL; item = text_next_item(item + *length, length)) {
-        const char *other = text_next_item(trained, &known);
-        while (other != NULL && (known != *length || memcmp(other, item, known) != 0))
-            other = text_next_item(other + known, &known);
-        if (other != NULL && other != same && strcmp(list, trained) != 0)
+        char name[OPTION_TEXT];
+        snprintf(name, sizeof name, "%.*s", (int)*length, item);
+        const bool is_same = other != NULL && known == *length && memcmp(other, item, known) == 0;
+        if (!is_same && text_has_item(trained, name))
             return item;
-        same = same == NULL ? NULL : text_next_item(same + strcspn(same, ","), &known);
+        other = other != NULL ? text_next_item(other + known, &known) : NULL;
     }
     return NULL;
 }
