@@ -43,7 +43,7 @@ size_t convolutions_bytes(struct cuda_device *cuda, enum data_type type,
 /* Allocates no device memory. Legal in stream capture if convolutions_bytes or an earlier call had
  * the same shape. */
 void convolution_run(struct stream *stream, const struct convolution *convolution);
-/* Close cuda->engines, which products with GELU use, too. NULL does nothing. */
+/* Close cuda->engines. NULL does nothing. */
 void engines_close(struct engines *engines);
 
 #ifdef __cplusplus

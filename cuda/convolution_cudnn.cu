@@ -4,7 +4,51 @@
 #include "convolution_engine.h"
 #include "cuda.h"
 
+#include <stdlib.h>
 #include <string.h>
+
+/* Engines in use; the bytes of their problems are compared. */
+struct engine_entry {
+    struct engine_problem problem;
+    struct engine engine;
+};
+
+struct engines {
+    cudnnHandle_t handle;
+    struct engine_entry *entries;
+    int count;
+    size_t room;
+};
+
+/* Return the engine of a problem, which may be new; valid until the next call. */
+static struct engine *engines_find(struct cuda_device *cuda, const struct engine_problem *problem)
+{
+    struct engines *engines = cuda->engines;
+    if (engines == NULL) {
+        engines = cuda->engines = (struct engines *)allocate(1, sizeof *engines);
+        GRAPH_CHECK(cudnnCreate(&engines->handle));
+    }
+    for (int i = 0; i < engines->count; i++)
+        if (memcmp(&engines->entries[i].problem, problem, sizeof *problem) == 0)
+            return &engines->entries[i].engine;
+    engines->entries = (struct engine_entry *)allocate_more(
+        engines->entries, &engines->room, (size_t)engines->count, sizeof *engines->entries);
+    struct engine_entry *entry = &engines->entries[engines->count++];
+    memcpy(&entry->problem, problem, sizeof *problem); /* padding included */
+    entry->engine = {};
+    return &entry->engine;
+}
+
+void engines_close(struct engines *engines)
+{
+    if (engines == NULL)
+        return;
+    for (int i = 0; i < engines->count; i++)
+        engine_close(&engines->entries[i].engine);
+    GRAPH_CHECK(cudnnDestroy(engines->handle));
+    free(engines->entries);
+    free(engines);
+}
 
 /* Engines use 32-bit indices. */
 int64_t convolutions_numbers(void)
@@ -29,7 +73,7 @@ static struct engine_problem problem_of(const struct cuda_device *cuda, enum con
 static const struct engine *engine_of(struct cuda_device *cuda,
                                       const struct engine_problem *problem, size_t limit)
 {
-    struct engine *engine = &engines_find(&cuda->engines, problem, sizeof *problem)->engine;
+    struct engine *engine = engines_find(cuda, problem);
     if (engine->plan == NULL) {
         const struct engine_device device = {cuda->engines->handle, NULL};
         char name[256];

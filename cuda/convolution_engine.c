@@ -154,8 +154,8 @@ bool engine_select(const struct engine_device *device, const struct engine_probl
 
     for (int without = !tensor_cores_allowed(problem); without < 2 && !found; without++)
         for (int mode = 0; mode < 2 && !found; mode++) {
-            const struct engine_rules rules = {!without, false, limit};
-            found = engine_open(device, parts.graph, modes[mode], &rules, 0, engine);
+            const struct engine_rules rules = {!without, limit};
+            found = engine_open(device, parts.graph, modes[mode], &rules, engine);
         }
     graph_parts_close(&parts);
     return found;

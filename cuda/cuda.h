@@ -21,7 +21,7 @@ struct cuda_device {
     double peak_fp32, peak_tf32; /* FLOP/s; limits contains one of them; 0: unknown */
     bool tf32;                   /* fp32 operands may be rounded to TF32 (settings_set) */
     struct products *products;
-    struct engines *engines; /* NULL until the first convolution or product with GELU */
+    struct engines *engines; /* NULL until the first convolution */
     struct nvml *nvml;       /* NULL until the first reading */
     unsigned char *workspace;
 };

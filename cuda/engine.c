@@ -2,11 +2,6 @@
 #include "engine.h"
 
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/allocate.h"
-#include "convolution.h"
 
 typedef cudnnBackendDescriptor_t descriptor;
 
@@ -109,8 +104,7 @@ static bool config_is_accepted(descriptor config, const struct engine_rules *rul
     count = attribute_read(engine, CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE, CUDNN_TYPE_BEHAVIOR_NOTE,
                            CUDNN_BEHAVIOR_NOTE_TYPE_COUNT, behaviors);
     for (int64_t i = 0; i < count; i++)
-        accepted = accepted &&
-                   (rules->compiled || behaviors[i] != CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION);
+        accepted = accepted && behaviors[i] != CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION;
     descriptor_close(engine);
     return accepted && has_tensor_cores == rules->tensor_cores;
 }
@@ -159,7 +153,7 @@ static int64_t configs_read(const struct engine_device *device, descriptor graph
 }
 
 bool engine_open(const struct engine_device *device, descriptor graph, cudnnBackendHeurMode_t mode,
-                 const struct engine_rules *rules, int skip, struct engine *engine)
+                 const struct engine_rules *rules, struct engine *engine)
 {
     descriptor configs[CONFIGS];
     bool found = false;
@@ -168,7 +162,7 @@ bool engine_open(const struct engine_device *device, descriptor graph, cudnnBack
         configs[i] = descriptor_open(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
     int64_t count = configs_read(device, graph, mode, configs);
     for (int64_t i = 0; i < count && !found; i++)
-        if (config_is_accepted(configs[i], rules) && skip-- <= 0)
+        if (config_is_accepted(configs[i], rules))
             found = plan_open(device, configs[i], rules->limit, engine);
     for (int i = 0; i < CONFIGS; i++)
         if (!found || configs[i] != engine->config)
@@ -199,35 +193,4 @@ void engine_close(struct engine *engine)
     descriptor_close(engine->plan);
     descriptor_close(engine->config);
     *engine = (struct engine){NULL, NULL, 0};
-}
-
-/* ---- Engines in use */
-struct engine_entry *engines_find(struct engines **engines, const void *key, size_t bytes)
-{
-    if (*engines == NULL) {
-        *engines = allocate(1, sizeof **engines);
-        GRAPH_CHECK(cudnnCreate(&(*engines)->handle));
-    }
-    struct engines *all = *engines;
-    for (int i = 0; i < all->count; i++)
-        if (all->entries[i].key_bytes == bytes && memcmp(all->entries[i].key, key, bytes) == 0)
-            return &all->entries[i];
-    all->entries =
-        allocate_more(all->entries, &all->room, (size_t)all->count, sizeof *all->entries);
-    ENSURE(bytes <= ENGINE_KEY, "a key of %zu bytes", bytes);
-    struct engine_entry *entry = &all->entries[all->count++];
-    *entry = (struct engine_entry){.key_bytes = bytes};
-    memcpy(entry->key, key, bytes);
-    return entry;
-}
-
-void engines_close(struct engines *engines)
-{
-    if (engines == NULL)
-        return;
-    for (int i = 0; i < engines->count; i++)
-        engine_close(&engines->entries[i].engine);
-    GRAPH_CHECK(cudnnDestroy(engines->handle));
-    free(engines->entries);
-    free(engines);
 }

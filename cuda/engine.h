@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* cuDNN's graph API, as used by convolutions and by products with GELU: descriptors, and execution
- * plans of the engines that its heuristics propose. Plans can be built for a GPU that is described
- * by its properties, so tests need no GPU. Plain C, for those tests. */
+/* cuDNN's graph API: descriptors, and execution plans of the engines that its heuristics propose.
+ * Plans can be built for a GPU that is described by its properties, so tests need no GPU. Plain C,
+ * for those tests. */
 #ifndef VITTRAIN_CUDA_ENGINE_H
 #define VITTRAIN_CUDA_ENGINE_H
 
@@ -27,25 +27,6 @@ struct engine {
     size_t bytes;                          /* bytes of workspace */
 };
 void engine_close(struct engine *engine);
-
-/* Engines in use, found by keys of any struct; bytes are compared. */
-enum { ENGINE_KEY = 96 };
-struct engine_entry {
-    unsigned char key[ENGINE_KEY];
-    size_t key_bytes;
-    bool searched; /* for the caller */
-    struct engine engine;
-};
-struct engines {
-    cudnnHandle_t handle;
-    struct engine_entry *entries;
-    int count;
-    size_t room;
-};
-
-/* Return the entry of a key, which may be new; valid until the next call. Opens *engines if it is
- * NULL. engines_close: see convolution.h. */
-struct engine_entry *engines_find(struct engines **engines, const void *key, size_t bytes);
 
 /* Abort with the call that failed, what it was for (may be "") and cuDNN's message. */
 void engine_fail(cudnnStatus_t result, const char *call, const char *file, int line,
@@ -76,19 +57,17 @@ cudnnBackendDescriptor_t engine_graph_open(const struct engine_device *device,
 
 /* ---- Engines */
 
-/* Requirements on engines, besides determinism and sums in fp32 of operands that are not rounded
- * further than their type (or TF32). */
+/* Requirements on engines, besides determinism, no compilation at run time, and sums in fp32 of
+ * operands that are not rounded further than their type (or TF32). */
 struct engine_rules {
     bool tensor_cores; /* must be used; false: must not be used */
-    bool compiled;     /* may be compiled at run time */
     size_t limit;      /* bytes of workspace */
 };
 
 /* Build the plan of the first engine in cuDNN's list for the graph that follows the rules and whose
- * plan can be built, after skipping `skip` engines that follow the rules. Return false if no plan
- * was built. */
+ * plan can be built. Return false if no plan was built. */
 bool engine_open(const struct engine_device *device, cudnnBackendDescriptor_t graph,
-                 cudnnBackendHeurMode_t mode, const struct engine_rules *rules, int skip,
+                 cudnnBackendHeurMode_t mode, const struct engine_rules *rules,
                  struct engine *engine);
 
 /* Queue the plan on the handle's stream with these tensors. */

@@ -2,15 +2,10 @@
 /* Linear layers: matrix products by the library (product.h), including bias and residual. GELU,
  * LayerScale, dropout and drop path are one elementwise kernel after the product, launched only if
  * needed. The product's output is rounded to the compute type in between, like every stored tensor.
- * GELU without dropout may be part of the library's kernel (gelu_product.h) where that is faster.
  */
 #include "columns.h"
 #include "device/gelu_fit.h"
-#include "gelu_product.h"
 #include "product.h"
-#include "variant.h"
-
-#include <stdio.h>
 
 enum { THREADS = 256 };
 
@@ -168,43 +163,6 @@ __global__ static void drop_kernel(struct octets octets, const number *sum, cons
     eight_store_some(y + place.at, eight, place.left, octets.fits);
 }
 
-/* ---- Products with GELU: variant 0 is a product, then a kernel. In the others the library
- * computes GELU: the plans of gelu_product.h, and for the tanh approximation an epilogue of
- * product.h. */
-static int gelu_variants(const struct gelu_product *p, const struct dropout *dropout)
-{
-    uintptr_t bits = (uintptr_t)p->a | (uintptr_t)p->b | (uintptr_t)p->bias | (uintptr_t)p->pre |
-                     (uintptr_t)p->c;
-    bool fits = bits % 16 == 0 && p->columns % 8 == 0 && p->inner % 8 == 0 && p->pre != p->c &&
-                (p->gradient || p->bias != NULL);
-    return fits && p->type != TYPE_FP32 && dropout->rate == 0 &&
-                   p->rows * p->columns >= gelu_product_least()
-               ? 1 + GELU_PLANS + p->tanh
-               : 1;
-}
-
-/* Queue a variant with GELU or its gradient in the product. `product` is that of variant 0. */
-static bool gelu_together_queue(struct stream *stream, const struct gelu_product *p,
-                                const struct product *product, int variant)
-{
-    struct product together = *product;
-    together.epilogue = p->gradient ? EPILOGUE_GELU_GRADIENT : EPILOGUE_GELU;
-    together.pre = p->pre;
-    together.c = p->c;
-    return variant <= GELU_PLANS ? gelu_product_queue(stream, p, variant - 1)
-                                 : product_try(stream, &together);
-}
-
-static void gelu_run(struct stream *stream, const struct gelu_product *p, int variants,
-                     variant_queue *queue, void *context)
-{
-    char key[CHOICE_KEY];
-    snprintf(key, sizeof key, "gelu%s%s %s %lldx%lldx%lld library %d", p->tanh ? "-tanh" : "",
-             p->gradient ? " gradient" : "", type_name(p->type), (long long)p->rows,
-             (long long)p->columns, (long long)p->inner, gelu_product_version());
-    variant_run(stream, key, variants, queue, context);
-}
-
 /* ---- Forward */
 static const void *row_of(enum data_type type, const void *rows, int64_t width, int64_t row)
 {
@@ -212,8 +170,8 @@ static const void *row_of(enum data_type type, const void *rows, int64_t width, 
 }
 
 /* c = rows first..first + rows - 1 of x . weight^T + bias, + add. */
-static struct product forward_product_of(const struct linear_forward *args, int64_t first,
-                                         int64_t rows, const void *add, void *c)
+static void forward_product(struct stream *stream, const struct linear_forward *args, int64_t first,
+                            int64_t rows, const void *add, void *c)
 {
     struct product product = {};
     product.type = product.c_type = args->type;
@@ -229,13 +187,6 @@ static struct product forward_product_of(const struct linear_forward *args, int6
         product.epilogue = EPILOGUE_BIAS;
         product.bias = (void *)args->bias;
     }
-    return product;
-}
-
-static void forward_product(struct stream *stream, const struct linear_forward *args, int64_t first,
-                            int64_t rows, const void *add, void *c)
-{
-    const struct product product = forward_product_of(args, first, rows, add, c);
     product_run(stream, &product);
 }
 
@@ -247,33 +198,6 @@ static void gelu_launch(struct stream *stream, const struct linear_forward *args
     KERNEL_LAUNCH(gelu_kernel<number>, blocks_for(octets.count, THREADS), THREADS, 0,
                   stream->handle, octets, (const number *)args->pre, (number *)args->y,
                   args->gelu_tanh, mask_of(&args->dropout));
-}
-
-struct gelu_forward {
-    struct stream *stream;
-    const struct linear_forward *args;
-    struct product product;
-    struct gelu_product fused;
-};
-
-static bool gelu_forward_queue(void *context, int variant)
-{
-    const struct gelu_forward *gelu = (const struct gelu_forward *)context;
-    if (variant > 0)
-        return gelu_together_queue(gelu->stream, &gelu->fused, &gelu->product, variant);
-    product_run(gelu->stream, &gelu->product);
-    NUMBER_SWITCH(gelu->args->type, gelu_launch, gelu->stream, gelu->args);
-    return true;
-}
-
-static void forward_gelu(struct stream *stream, const struct linear_forward *args)
-{
-    struct gelu_forward gelu = {stream, args, {}, {}};
-    gelu.product = forward_product_of(args, 0, args->rows, NULL, args->pre);
-    gelu.fused = {args->type, args->gelu_tanh, false,      args->rows, args->out, args->in,
-                  args->x,    args->weight,    args->bias, args->pre,  args->y};
-    gelu_run(stream, &gelu.fused, gelu_variants(&gelu.fused, &args->dropout), gelu_forward_queue,
-             &gelu);
 }
 
 /* Epilogue of the rows from `first` on, whose sums are at `sum`. */
@@ -315,7 +239,8 @@ void cuda_linear_forward(struct stream *stream, const struct linear_forward *arg
     if (args->rows == 0 || args->in == 0 || args->out == 0)
         return;
     if (epilogue == LINEAR_GELU) {
-        forward_gelu(stream, args);
+        forward_product(stream, args, 0, args->rows, NULL, args->pre);
+        NUMBER_SWITCH(args->type, gelu_launch, stream, args);
     } else if (epilogue != LINEAR_DROP) {
         forward_product(stream, args, 0, args->rows, args->residual, args->y);
         if (epilogue == LINEAR_RELU)
@@ -369,49 +294,6 @@ static void gelu_gradient_launch(struct stream *stream, const struct linear_back
     columns_finish(stream, &sums);
 }
 
-struct gelu_gradient {
-    struct stream *stream;
-    struct linear_backward args;
-    struct product product;
-    struct gelu_product fused;
-};
-
-static bool gelu_gradient_queue(void *context, int variant)
-{
-    const struct gelu_gradient *gelu = (const struct gelu_gradient *)context;
-    const struct linear_backward *args = &gelu->args;
-    if (variant == 0) {
-        product_run(gelu->stream, &gelu->product);
-        NUMBER_SWITCH(args->type, gelu_gradient_launch, gelu->stream, args);
-        return true;
-    }
-    if (!gelu_together_queue(gelu->stream, &gelu->fused, &gelu->product, variant))
-        return false;
-    if (args->dx_sums != NULL)
-        columns_sum(gelu->stream, args->type, args->dx, args->rows, args->in, args->dx_sums,
-                    args->overwrite);
-    return true;
-}
-
-/* Variants may run several times, so sums that are accumulated are first computed elsewhere: in the
- * products' workspace, which is free when a product has ended. */
-static void backward_gelu(struct stream *stream, const struct linear_backward *args,
-                          const struct product *product)
-{
-    struct gelu_gradient gelu = {stream, *args, *product, {}};
-    gelu.fused = {args->type, args->gelu_tanh, true, args->rows,        args->in, args->out,
-                  args->dy,   args->weight,    NULL, (void *)args->pre, args->dx};
-    int variants = gelu_variants(&gelu.fused, &args->dropout);
-    bool adds = variants > 1 && args->dx_sums != NULL && !args->overwrite;
-    if (adds) {
-        gelu.args.dx_sums = (float *)cuda_workspace_products(stream->cuda);
-        gelu.args.overwrite = true;
-    }
-    gelu_run(stream, &gelu.fused, variants, gelu_gradient_queue, &gelu);
-    if (adds)
-        cuda_add(stream, args->dx_sums, gelu.args.dx_sums, args->in);
-}
-
 static void backward_inputs(struct stream *stream, const struct linear_backward *args)
 {
     struct product product = {};
@@ -422,12 +304,10 @@ static void backward_inputs(struct stream *stream, const struct linear_backward 
     product.a = args->dy;
     product.b = args->weight;
     product.c = args->dx;
-    if (args->pre != NULL) {
-        backward_gelu(stream, args, &product);
-        return;
-    }
     product_run(stream, &product);
-    if (args->x_relu)
+    if (args->pre != NULL)
+        NUMBER_SWITCH(args->type, gelu_gradient_launch, stream, args);
+    else if (args->x_relu)
         cuda_relu_gradient(stream, args->type, args->rows * args->in, args->x, args->dx);
 }
 

@@ -4,9 +4,10 @@
  *
  * The algorithm is the fastest of those that the library's heuristics propose, measured on the real
  * operands (device/algorithm_choices.h). Column sums of a gradient are computed by the product's
- * epilogue or by a separate kernel, whichever is faster. Shapes that first occur during graph capture use the
- * heuristics' first algorithm, because nothing can be measured then, and so do all shapes if
- * results must be reproducible. A choice adopted from other ranks or a checkpoint is always used.
+ * epilogue or by a separate kernel, whichever is faster. Shapes that first occur during graph
+ * capture use the heuristics' first algorithm, because nothing can be measured then, and so do all
+ * shapes if results must be reproducible. A choice adopted from other ranks or a checkpoint is
+ * always used.
  *
  * An algorithm that the library refuses to run is replaced by the next one. If none with an
  * epilogue runs, a separate kernel computes the epilogue.
@@ -38,8 +39,7 @@ struct products {
     size_t room;
 };
 
-/* A product with an epilogue as two operations: the product, then cuda_bias_relu or columns_sum.
- * With an epilogue for which there is no second operation it fails. */
+/* A product with an epilogue as two operations: the product, then cuda_bias_relu or columns_sum. */
 static const struct choice apart = {{UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX,
                                      UINT64_MAX, UINT64_MAX, UINT64_MAX}};
 
@@ -53,7 +53,6 @@ static struct product without_epilogue(const struct product *product)
     struct product plain = *product;
     plain.epilogue = EPILOGUE_NONE;
     plain.bias = NULL;
-    plain.pre = NULL;
     return plain;
 }
 
@@ -116,7 +115,7 @@ struct choices *products_choices(struct products *products)
 static int64_t alignment_of(const struct product *p)
 {
     uintptr_t bits = (uintptr_t)p->a | (uintptr_t)p->b | (uintptr_t)p->c | (uintptr_t)p->add |
-                     (uintptr_t)p->bias | (uintptr_t)p->pre | ALIGNMENT_MOST;
+                     (uintptr_t)p->bias | ALIGNMENT_MOST;
     return (int64_t)(bits & (~bits + 1)); /* lowest set bit */
 }
 
@@ -140,7 +139,7 @@ static struct product_shape shape_of(const struct products *products, const stru
 
 static void shape_name(const struct product_shape *shape, char *name, size_t size)
 {
-    static const char *const epilogues[] = {"plain", "bias", "sums", "gelu", "gelu-gradient"};
+    static const char *const epilogues[] = {"plain", "bias", "sums"};
     snprintf(name, size, "%s %s %lldx%lldx%lld %c%c %s %s align%d%s",
              type_name((enum data_type)shape->type), type_name((enum data_type)shape->c_type),
              (long long)shape->rows, (long long)shape->columns, (long long)shape->inner,
@@ -159,8 +158,6 @@ static const char *plan_queue(struct stream *stream, const struct product *produ
 static const char *apart_queue(struct stream *stream, const struct product *product, void *c,
                                float *sums)
 {
-    if (product->epilogue != EPILOGUE_BIAS && product->epilogue != EPILOGUE_BIAS_GRADIENT_A)
-        return "no algorithm";
     struct product plain = without_epilogue(product);
     const char *refused = plan_queue(stream, &plain, c, NULL);
     if (refused != NULL)
@@ -231,11 +228,6 @@ static void plan_run(struct stream *stream, const struct product *product, float
 void product_run(struct stream *stream, const struct product *product)
 {
     plan_run(stream, product, NULL);
-}
-
-bool product_try(struct stream *stream, const struct product *product)
-{
-    return plan_queue(stream, product, product->c, NULL) == NULL;
 }
 
 void product_run_sums(struct stream *stream, const struct product *product, float *sums)
@@ -338,7 +330,7 @@ static void plan_choose(struct stream *stream, struct plan *plan, const struct p
     int count = candidates_find(stream, plan, product, candidates);
     if (product->epilogue != EPILOGUE_BIAS_GRADIENT_A && is_apart(&candidates[count - 1]) &&
         count > 1)
-        count--; /* `apart` moves more bytes or fails, so it is not measured */
+        count--; /* `apart` moves more bytes, so it is not measured */
     bool measures = count > 1 && !stream_is_recorded(stream) && !stream->cuda->device.reproducible;
     if (measures && fastest_find(&trial, name, count, &plan->choice))
         return;

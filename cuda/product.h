@@ -13,11 +13,8 @@ extern "C" {
 /* Epilogue computed by the library. */
 enum product_epilogue {
     EPILOGUE_NONE,
-    EPILOGUE_BIAS,            /* + bias[column] */
-    EPILOGUE_BIAS_GRADIENT_A, /* bias[row] = sum of row of op(a) over `inner`; of product_run_sums
-                               */
-    EPILOGUE_GELU,            /* pre = c + bias[column], c = gelu(pre), the tanh approximation */
-    EPILOGUE_GELU_GRADIENT    /* c *= gelu'(pre), the tanh approximation */
+    EPILOGUE_BIAS,           /* + bias[column] */
+    EPILOGUE_BIAS_GRADIENT_A /* bias[row] = sum of row of op(a) over `inner`; of product_run_sums */
 };
 
 /* c[rows, columns] = op(a) . op(b) + add, row-major, dense. op(a) is [rows, inner], stored as
@@ -32,8 +29,7 @@ struct product {
     const void *add; /* [rows, columns] of c_type, or NULL; may be c */
     void *c;
     enum product_epilogue epilogue;
-    void *bias; /* EPILOGUE_BIAS, _GELU: [columns] of c_type; _BIAS_GRADIENT_A: [rows] fp32 */
-    void *pre;  /* EPILOGUE_GELU, _GELU_GRADIENT: [rows, columns] of c_type; columns % 8 == 0 */
+    void *bias; /* EPILOGUE_BIAS: [columns] of c_type; _BIAS_GRADIENT_A: [rows] fp32 */
 };
 
 struct products *products_open(struct cuda_device *cuda);
@@ -47,8 +43,6 @@ bool products_adopt(struct products *products, const char *choices);
 struct choices *products_choices(struct products *products);
 
 void product_run(struct stream *stream, const struct product *product);
-/* product_run, but return false if the library cannot compute the epilogue. */
-bool product_try(struct stream *stream, const struct product *product);
 
 /* Run a product with a_transposed and no epilogue, and compute the sum of each row of op(a) over
  * `inner` into sums[row], accumulating if product->add is not NULL. The sums are computed by the

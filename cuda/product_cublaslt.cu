@@ -78,20 +78,17 @@ static void operation_set(const struct product_descriptors *descriptors,
     LIBRARY_CHECK(cublasLtMatmulDescSetAttribute(descriptors->operation, attribute, value, bytes));
 }
 
-static void pointers_set(const struct product_descriptors *descriptors,
-                         enum product_epilogue epilogue, void *bias, void *pre)
+static void bias_set(const struct product_descriptors *descriptors, enum product_epilogue epilogue,
+                     void *bias)
 {
-    if (epilogue != EPILOGUE_NONE && epilogue != EPILOGUE_GELU_GRADIENT)
+    if (epilogue != EPILOGUE_NONE)
         operation_set(descriptors, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias);
-    if (epilogue == EPILOGUE_GELU || epilogue == EPILOGUE_GELU_GRADIENT)
-        operation_set(descriptors, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &pre, sizeof pre);
 }
 
 struct product_descriptors *product_descriptors_open(const struct product_shape *shape)
 {
     static const cublasLtEpilogue_t epilogues[] = {
-        CUBLASLT_EPILOGUE_DEFAULT, CUBLASLT_EPILOGUE_BIAS, CUBLASLT_EPILOGUE_BGRADB,
-        CUBLASLT_EPILOGUE_GELU_AUX_BIAS, CUBLASLT_EPILOGUE_DGELU};
+        CUBLASLT_EPILOGUE_DEFAULT, CUBLASLT_EPILOGUE_BIAS, CUBLASLT_EPILOGUE_BGRADB};
     void *aligned =
         (void *)(uintptr_t)shape->alignment; /* heuristics read only a pointer's alignment */
     cublasOperation_t a_operation = shape->b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
@@ -112,10 +109,7 @@ struct product_descriptors *product_descriptors_open(const struct product_shape 
     descriptors->b = shape->a_transposed ? layout_open(shape->type, shape->rows, shape->inner)
                                          : layout_open(shape->type, shape->inner, shape->rows);
     descriptors->c = layout_open(shape->c_type, shape->columns, shape->rows);
-    if (shape->epilogue == EPILOGUE_GELU || shape->epilogue == EPILOGUE_GELU_GRADIENT)
-        operation_set(descriptors, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &shape->columns,
-                      sizeof shape->columns);
-    pointers_set(descriptors, (enum product_epilogue)shape->epilogue, aligned, aligned);
+    bias_set(descriptors, (enum product_epilogue)shape->epilogue, aligned);
     return descriptors;
 }
 
@@ -200,7 +194,7 @@ const char *product_queue(struct product_library *library, struct stream *stream
 {
     const float one = 1, beta = p->add != NULL ? 1.0f : 0.0f;
     cublasLtMatmulAlgo_t algorithm = algorithm_of(choice);
-    pointers_set(descriptors, p->epilogue, p->bias, p->pre);
+    bias_set(descriptors, p->epilogue, p->bias);
     cublasStatus_t result = cublasLtMatmul(
         library->handle, descriptors->operation, &one, p->b, descriptors->a, p->a, descriptors->b,
         &beta, p->add != NULL ? p->add : c, descriptors->c, c, descriptors->c, &algorithm,

@@ -3,13 +3,9 @@
  * arithmetic, sums in fp32. Products run when the stream executes them. There are two algorithms,
  * which differ in the order of their sums and therefore in rounding. VITTRAIN_EMULATION_PRODUCT=0
  * or 1 selects the one that takes less emulated time (default 0); =0apart or =1apart makes sums in
- * the epilogue slow. Epilogues with GELU are slow except with VITTRAIN_EMULATION_GELU=3.
- * VITTRAIN_EMULATION_LIBRARY is the version. VITTRAIN_EMULATION_REFUSE lists what fails: find- with
- * bias, sums, tanh or slope (of GELU), the search for algorithms with this epilogue; run- with
- * these, their execution; run-0, the execution of the first algorithm. Matrix products with GELU
- * (gelu_product.h) have two plans: VITTRAIN_EMULATION_GELU=1 or 2 makes one of them fast; with
- * run-gelu in VITTRAIN_EMULATION_REFUSE none of them runs. */
-#include "gelu_product.h"
+ * the epilogue slow. VITTRAIN_EMULATION_LIBRARY is the version. VITTRAIN_EMULATION_REFUSE lists
+ * what fails: find-bias or find-sums, the search for algorithms with this epilogue; run-bias or
+ * run-sums, their execution; run-0, the execution of the first algorithm. */
 #include "internal.h"
 #include "product_library.h"
 #include "value.h"
@@ -63,17 +59,10 @@ static void must_hold(const void *values, int64_t count, enum data_type type, co
 
 static float element_finish(const struct product *p, int64_t row, int64_t column, float sum)
 {
-    int64_t at = row * p->columns + column;
-    if (p->epilogue == EPILOGUE_BIAS || p->epilogue == EPILOGUE_GELU)
+    if (p->epilogue == EPILOGUE_BIAS)
         sum += value_at(p->c_type, p->bias, column);
-    if (p->epilogue == EPILOGUE_GELU) {
-        value_put(p->c_type, p->pre, at, sum);
-        return (float)gelu(sum, true);
-    }
-    if (p->epilogue == EPILOGUE_GELU_GRADIENT)
-        return (float)(sum * gelu_slope(value_at(p->c_type, p->pre, at), true));
     if (p->add != NULL)
-        sum += value_at(p->c_type, p->add, at);
+        sum += value_at(p->c_type, p->add, row * p->columns + column);
     return sum;
 }
 
@@ -153,7 +142,7 @@ static int algorithm_number(const struct choice *choice)
     return -1;
 }
 
-static const char *const epilogue_names[] = {"plain", "bias", "sums", "tanh", "slope"};
+static const char *const epilogue_names[] = {"plain", "bias", "sums"};
 
 static bool is_refused(const char *what, const char *which)
 {
@@ -191,9 +180,6 @@ static double product_seconds(const struct product *p, int algorithm)
     const char *wanted = getenv("VITTRAIN_EMULATION_PRODUCT");
     bool sums = p->epilogue == EPILOGUE_BIAS_GRADIENT_A;
     bool slow_sums = wanted != NULL && strstr(wanted, "apart") != NULL;
-    const char *gelu_plan = getenv("VITTRAIN_EMULATION_GELU");
-    if (p->pre != NULL)
-        return gelu_plan != NULL && atoi(gelu_plan) == 3 ? 5e-6 : 1e-3;
     return (algorithm == (wanted != NULL ? atoi(wanted) : 0) ? 10e-6 : 20e-6) +
            (sums && slow_sums ? 100e-6 : 0);
 }
@@ -202,13 +188,8 @@ static void product_check(const struct product *p, void *c)
 {
     bool sums_a = p->epilogue == EPILOGUE_BIAS_GRADIENT_A;
     ENSURE(p->rows > 0 && p->columns > 0 && p->inner > 0, "product with a size of 0");
-    bool has_bias = p->epilogue != EPILOGUE_NONE && p->epilogue != EPILOGUE_GELU_GRADIENT;
-    bool has_pre = p->epilogue == EPILOGUE_GELU || p->epilogue == EPILOGUE_GELU_GRADIENT;
-    ENSURE(has_bias == (p->bias != NULL), "a bias without its epilogue, or the reverse");
-    ENSURE(has_pre == (p->pre != NULL) && (!has_pre || p->columns % 8 == 0),
-           "an invalid operand of GELU");
-    if (has_pre)
-        must_hold(p->pre, p->rows * p->columns, p->c_type, "pre of a product");
+    ENSURE((p->epilogue != EPILOGUE_NONE) == (p->bias != NULL),
+           "a bias without its epilogue, or the reverse");
     must_hold(p->a, p->rows * p->inner, p->type, "a of a product");
     must_hold(p->b, p->inner * p->columns, p->type, "b of a product");
     must_hold(c, p->rows * p->columns, p->c_type, "c of a product");
@@ -247,58 +228,4 @@ const char *product_queue(struct product_library *, struct stream *stream,
         emulated_time_pass(product_seconds(&p, algorithm));
     });
     return NULL;
-}
-
-/* ---- Products with GELU */
-
-/* Small, so that tests cover both cases. */
-int64_t gelu_product_least(void)
-{
-    return 10000;
-}
-
-int gelu_product_version(void)
-{
-    return 1;
-}
-
-static void gelu_compute(const struct gelu_product *p, int64_t row, int64_t column)
-{
-    int64_t at = row * p->columns + column;
-    float sum = 0;
-    for (int64_t i = 0; i < p->inner; i++)
-        sum +=
-            value_at(p->type, p->a, row * p->inner + i) *
-            value_at(p->type, p->b, p->gradient ? i * p->columns + column : column * p->inner + i);
-    if (!p->gradient)
-        value_put(p->type, p->pre, at, sum + value_at(p->type, p->bias, column));
-    double pre = value_at(p->type, p->pre, at);
-    value_put(p->type, p->c, at,
-              (float)(p->gradient ? sum * gelu_slope(pre, p->tanh) : gelu(pre, p->tanh)));
-}
-
-bool gelu_product_queue(struct stream *stream, const struct gelu_product *product, int number)
-{
-    struct gelu_product p = *product;
-    const char *fast = getenv("VITTRAIN_EMULATION_GELU");
-    const char *refuse = getenv("VITTRAIN_EMULATION_REFUSE");
-    double seconds = fast != NULL && atoi(fast) == number + 1 ? 0 : 1e-3;
-    if (refuse != NULL && strstr(refuse, "run-gelu") != NULL)
-        return false;
-    ENSURE(p.type != TYPE_FP32 && p.columns % 8 == 0 && p.inner % 8 == 0 && p.pre != p.c,
-           "a product with GELU that the library does not support");
-    const size_t size = type_size(p.type);
-    memory_must_hold(p.a, (size_t)(p.rows * p.inner) * size, 16, "a of a product with GELU");
-    memory_must_hold(p.b, (size_t)(p.columns * p.inner) * size, 16, "b of a product with GELU");
-    memory_must_hold(p.pre, (size_t)(p.rows * p.columns) * size, 16, "pre of a product with GELU");
-    memory_must_hold(p.c, (size_t)(p.rows * p.columns) * size, 16, "c of a product with GELU");
-    if (!p.gradient)
-        memory_must_hold(p.bias, (size_t)p.columns * size, 16, "bias of a product with GELU");
-    emulated_enqueue(stream->handle, "product with GELU", [=]() {
-        for (int64_t row = 0; row < p.rows; row++)
-            for (int64_t column = 0; column < p.columns; column++)
-                gelu_compute(&p, row, column);
-        emulated_time_pass(seconds);
-    });
-    return true;
 }

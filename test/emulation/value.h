@@ -33,19 +33,4 @@ static inline float tf32_round(float value)
                                              : __uint_as_float((bits + 0x1000) & 0xffffe000);
 }
 
-/* GELU, exact or by the tanh approximation, and its derivative. */
-static inline double gelu(double x, bool approximate)
-{
-    double u = sqrt(2 / M_PI) * (x + 0.044715 * x * x * x);
-    return 0.5 * x * (1 + (approximate ? tanh(u) : erf(x / sqrt(2))));
-}
-
-static inline double gelu_slope(double x, bool approximate)
-{
-    double u = sqrt(2 / M_PI) * (x + 0.044715 * x * x * x), t = tanh(u);
-    if (approximate)
-        return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * sqrt(2 / M_PI) * (1 + 3 * 0.044715 * x * x);
-    return 0.5 * (1 + erf(x / sqrt(2))) + x * exp(-0.5 * x * x) / sqrt(2 * M_PI);
-}
-
 #endif
