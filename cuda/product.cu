@@ -20,7 +20,7 @@
 
 #include "variant.h"
 
-enum { CANDIDATES = 17, ALIGNMENT_MOST = 16 };
+enum { CANDIDATES = 33, ALIGNMENT_MOST = 16 };
 
 struct plan {
     struct product_shape shape;

@@ -130,42 +130,61 @@ static void preference_set(cublasLtMatmulPreference_t preference,
     LIBRARY_CHECK(cublasLtMatmulPreferenceSetAttribute(preference, attribute, value, bytes));
 }
 
-static cublasLtMatmulPreference_t preference_open(const struct product_descriptors *descriptors)
+static cublasLtMatmulPreference_t preference_open(const struct product_descriptors *descriptors,
+                                                  uint32_t reductions)
 {
     static const cublasLtMatmulPreferenceAttributes_t alignments[] = {
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES};
     size_t workspace = WORKSPACE_PRODUCTS;
-    uint32_t reduction = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
     uint32_t alignment = (uint32_t)descriptors->alignment;
     cublasLtMatmulPreference_t preference;
     LIBRARY_CHECK(cublasLtMatmulPreferenceCreate(&preference));
     preference_set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace,
                    sizeof workspace);
-    preference_set(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &reduction,
-                   sizeof reduction);
+    preference_set(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &reductions,
+                   sizeof reductions);
     for (int i = 0; i < 4; i++)
         preference_set(preference, alignments[i], &alignment, sizeof alignment);
     return preference;
 }
 
+/* Append what the heuristics propose with these reduction schemes of split-K to the list, as long
+ * as it has at most `most` algorithms. Return its new length. */
+static int algorithms_add(struct product_library *library,
+                          const struct product_descriptors *descriptors, uint32_t reductions,
+                          struct choice *algorithms, int count, int most, const char **reason)
+{
+    cublasLtMatmulHeuristicResult_t results[ALGORITHMS_MOST];
+    cublasLtMatmulPreference_t preference = preference_open(descriptors, reductions);
+    int named = 0;
+    cublasStatus_t result = cublasLtMatmulAlgoGetHeuristic(
+        library->handle, descriptors->operation, descriptors->a, descriptors->b, descriptors->c,
+        descriptors->c, preference, ALGORITHMS_MOST, results, &named);
+    LIBRARY_CHECK(cublasLtMatmulPreferenceDestroy(preference));
+    if (result != CUBLAS_STATUS_SUCCESS)
+        *reason = library_reason(result);
+    for (int i = 0; result == CUBLAS_STATUS_SUCCESS && i < named && count < most; i++) {
+        bool listed = results[i].state != CUBLAS_STATUS_SUCCESS;
+        for (int j = 0; j < count && !listed; j++)
+            listed = memcmp(&algorithms[j], &results[i].algo, sizeof results[i].algo) == 0;
+        if (!listed)
+            memcpy(&algorithms[count++], &results[i].algo, sizeof results[i].algo);
+    }
+    return count;
+}
+
+/* A quarter of the list is for algorithms without split-K, which need no second kernel. */
 int product_algorithms(struct product_library *library,
                        const struct product_descriptors *descriptors, struct choice *algorithms,
                        int most, const char **reason)
 {
-    cublasLtMatmulHeuristicResult_t results[ALGORITHMS_MOST];
-    cublasLtMatmulPreference_t preference = preference_open(descriptors);
-    int named = 0, count = 0;
     ENSURE(most <= ALGORITHMS_MOST, "%d algorithms of a product", most);
-    cublasStatus_t result = cublasLtMatmulAlgoGetHeuristic(
-        library->handle, descriptors->operation, descriptors->a, descriptors->b, descriptors->c,
-        descriptors->c, preference, most, results, &named);
-    LIBRARY_CHECK(cublasLtMatmulPreferenceDestroy(preference));
-    *reason = result != CUBLAS_STATUS_SUCCESS ? library_reason(result) : "no algorithm";
-    for (int i = 0; result == CUBLAS_STATUS_SUCCESS && i < named; i++)
-        if (results[i].state == CUBLAS_STATUS_SUCCESS)
-            memcpy(&algorithms[count++], &results[i].algo, sizeof results[i].algo);
-    return count;
+    *reason = "no algorithm";
+    int count = algorithms_add(library, descriptors, CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE,
+                               algorithms, 0, most - most / 4, reason);
+    return algorithms_add(library, descriptors, CUBLASLT_REDUCTION_SCHEME_NONE, algorithms, count,
+                          most, reason);
 }
 static_assert(sizeof(cublasLtMatmulAlgo_t) == sizeof(struct choice), "a choice is an algorithm");
 

@@ -6,28 +6,48 @@
 #include "product.h"
 #include "watch.h"
 
-enum { ROUNDS = 3 };
+/* Time of the warm-up and of the measurement in seconds, as far as the numbers of runs allow it. */
+static const double period = 10e-3;
+enum { WARM_UPS_MOST = 100, RUNS_LEAST = 3, RUNS_MOST = 10 };
+
+/* Queue a variant `count` times and return the median of the seconds of a run. The device does not
+ * wait for the host in between. */
+static double runs_time(struct stream *stream, variant_queue *queue, void *context, int variant,
+                        int count)
+{
+    cudaEvent_t events[RUNS_MOST + 1];
+    float sorted[RUNS_MOST], milliseconds;
+    bool runs = true;
+    for (int i = 0; i <= count; i++)
+        CUDA_CHECK(cudaEventCreate(&events[i]));
+    CUDA_CHECK(cudaEventRecord(events[0], stream->handle));
+    for (int i = 0; i < count && runs; i++) {
+        runs = queue(context, variant);
+        CUDA_CHECK(cudaEventRecord(events[i + 1], stream->handle));
+    }
+    CUDA_CHECK(cudaEventSynchronize(events[count]));
+    for (int i = 0; i < count && runs; i++) {
+        int at = i;
+        CUDA_CHECK(cudaEventElapsedTime(&milliseconds, events[i], events[i + 1]));
+        for (; at > 0 && sorted[at - 1] > milliseconds; at--)
+            sorted[at] = sorted[at - 1];
+        sorted[at] = milliseconds;
+    }
+    for (int i = 0; i <= count; i++)
+        CUDA_CHECK(cudaEventDestroy(events[i]));
+    return runs ? sorted[count / 2] * 1e-3 : INFINITY;
+}
 
 double variant_time(struct stream *stream, variant_queue *queue, void *context, int variant)
 {
-    cudaEvent_t begin, end;
-    double least = INFINITY;
-    bool runs = true;
-    CUDA_CHECK(cudaEventCreate(&begin));
-    CUDA_CHECK(cudaEventCreate(&end));
-    for (int round = 0; round <= ROUNDS && runs; round++) { /* the first run is a warm-up */
-        float milliseconds = 0;
-        CUDA_CHECK(cudaEventRecord(begin, stream->handle));
-        runs = queue(context, variant);
-        CUDA_CHECK(cudaEventRecord(end, stream->handle));
-        CUDA_CHECK(cudaEventSynchronize(end));
-        CUDA_CHECK(cudaEventElapsedTime(&milliseconds, begin, end));
-        if (round > 0 && milliseconds < least)
-            least = milliseconds;
-    }
-    CUDA_CHECK(cudaEventDestroy(begin));
-    CUDA_CHECK(cudaEventDestroy(end));
-    return runs ? least * 1e-3 : INFINITY;
+    if (runs_time(stream, queue, context, variant, 1) == INFINITY)
+        return INFINITY;
+    const double fitting = period / runs_time(stream, queue, context, variant, 1);
+    const int warm_ups = variant == 0 ? (int)fmin(fitting, WARM_UPS_MOST) : 0;
+    for (int i = 0; i < warm_ups; i++)
+        (void)queue(context, variant);
+    return runs_time(stream, queue, context, variant,
+                     (int)fmax(fmin(fitting, RUNS_MOST), RUNS_LEAST));
 }
 
 void variant_settle(struct stream *stream)

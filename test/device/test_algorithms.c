@@ -78,6 +78,20 @@ TEST(sums_are_timed)
     }
 }
 
+/* A single fast run does not make an algorithm the fastest one. */
+TEST(medians_are_compared)
+{
+    struct device_test test;
+    open_preferring(&test, "0varying");
+    layer_run(&test, false);
+    OWNED char *text = test.device->backend->choices_export(test.device);
+    if (device_test_is_emulated(&test)) {
+        assert_has(text, " = 0000000070726f64 0000000000000000 ");
+        assert_null(strstr(text, " = 0000000070726f64 0000000000000001 "));
+    }
+    device_test_close(&test);
+}
+
 /* If an algorithm cannot be found or run, the product uses another one or no epilogue. */
 TEST(refused_algorithms_are_replaced)
 {

@@ -3,9 +3,10 @@
  * arithmetic, sums in fp32. Products run when the stream executes them. There are two algorithms,
  * which differ in the order of their sums and therefore in rounding. VITTRAIN_EMULATION_PRODUCT=0
  * or 1 selects the one that takes less emulated time (default 0); =0apart or =1apart makes sums in
- * the epilogue slow. VITTRAIN_EMULATION_LIBRARY is the version. VITTRAIN_EMULATION_REFUSE lists
- * what fails: find-bias or find-sums, the search for algorithms with this epilogue; run-bias or
- * run-sums, their execution; run-0, the execution of the first algorithm. */
+ * the epilogue slow; with =0varying every fourth run of the slower one takes no time.
+ * VITTRAIN_EMULATION_LIBRARY is the version. VITTRAIN_EMULATION_REFUSE lists what fails: find-bias
+ * or find-sums, the search for algorithms with this epilogue; run-bias or run-sums, their
+ * execution; run-0, the execution of the first algorithm. */
 #include "internal.h"
 #include "product_library.h"
 #include "value.h"
@@ -21,7 +22,7 @@ struct product_library {
 
 struct product_descriptors {
     struct product_shape shape;
-    bool loaded[ALGORITHMS];
+    int runs[ALGORITHMS]; /* queued */
 };
 
 struct product_library *product_library_open(void)
@@ -174,14 +175,15 @@ bool product_algorithm_fits(struct product_library *, const struct product_descr
     return algorithm_number(algorithm) >= 0;
 }
 
-/* In emulated time. */
-static double product_seconds(const struct product *p, int algorithm)
+/* In emulated time. `run`: the number of the algorithm's runs before. */
+static double product_seconds(const struct product *p, int algorithm, int run)
 {
     const char *wanted = getenv("VITTRAIN_EMULATION_PRODUCT");
-    bool sums = p->epilogue == EPILOGUE_BIAS_GRADIENT_A;
-    bool slow_sums = wanted != NULL && strstr(wanted, "apart") != NULL;
-    return (algorithm == (wanted != NULL ? atoi(wanted) : 0) ? 10e-6 : 20e-6) +
-           (sums && slow_sums ? 100e-6 : 0);
+    const char *options = wanted != NULL ? wanted : "";
+    double seconds = algorithm == atoi(options) ? 10e-3 : 20e-3;
+    if (p->epilogue == EPILOGUE_BIAS_GRADIENT_A && strstr(options, "apart") != NULL)
+        seconds += 100e-3;
+    return seconds > 10e-3 && run % 4 == 3 && strstr(options, "varying") != NULL ? 0 : seconds;
 }
 
 static void product_check(const struct product *p, void *c)
@@ -220,12 +222,12 @@ const char *product_queue(struct product_library *, struct stream *stream,
     product_check(&p, c);
     p.c = c;
     /* A kernel is loaded by its first launch, which may wait for all work of the device. */
-    if (!descriptors->loaded[algorithm] && stream->handle->capture == NULL)
+    const int run = descriptors->runs[algorithm]++;
+    if (run == 0 && stream->handle->capture == NULL)
         streams_finish();
-    descriptors->loaded[algorithm] = true;
     emulated_enqueue(stream->handle, "product", [=]() {
         product_compute(&p, tf32, algorithm);
-        emulated_time_pass(product_seconds(&p, algorithm));
+        emulated_time_pass(product_seconds(&p, algorithm, run));
     });
     return NULL;
 }
