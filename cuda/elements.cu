@@ -84,34 +84,31 @@ void cuda_add(struct stream *stream, float *sum, const float *addend, int64_t co
                       addend, count, fits);
 }
 
-/* ---- Unfused dropout: one octet of a row per thread */
+/* ---- Unfused dropout */
 template <typename number>
-__global__ static void dropout_kernel(const number *x, number *y, int64_t rows, int64_t width,
-                                      int64_t rows_per_sample, struct mask mask, struct mask path,
-                                      bool fits)
+__global__ static void dropout_kernel(struct octets octets, const number *x, number *y,
+                                      struct mask mask, struct mask path)
 {
     kernel_begin();
-    int64_t octets = (width + 7) / 8, octet = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
-    int64_t row = octet / octets, column = octet % octets * 8, left = width - column;
-    if (row >= rows)
+    struct octet_place octet;
+    if (!octet_find(octets, &octet))
         return;
-    int64_t sample = row / rows_per_sample;
-    struct eight eight = eight_load_some(x + row * width + column, left, fits);
-    mask_apply(mask, sample, row % rows_per_sample * octets + column / 8, &eight);
-    float factor = path_factor(path, sample);
+    struct eight eight = eight_load_some(x + octet.at, octet.left, octets.fits);
+    mask_apply(mask, octet.sample, octet.of_sample, &eight);
+    float factor = path_factor(path, octet.sample);
     for (int i = 0; i < 8; i++)
         eight.value[i] *= factor;
-    eight_store_some(y + row * width + column, eight, left, fits);
+    eight_store_some(y + octet.at, eight, octet.left, octets.fits);
 }
 
 template <typename number>
 static void dropout_launch(struct stream *stream, const struct dropout_apply *args)
 {
-    int64_t octets = args->rows * ((args->width + 7) / 8);
     bool fits = eight_fits(args->x, args->width) && eight_fits(args->y, args->width);
-    KERNEL_LAUNCH(dropout_kernel<number>, blocks_for(octets, THREADS), THREADS, 0, stream->handle,
-                  (const number *)args->x, (number *)args->y, args->rows, args->width,
-                  args->rows_per_sample, mask_of(&args->dropout), mask_of(&args->drop_path), fits);
+    struct octets octets = octets_of(args->rows, args->width, args->rows_per_sample, fits);
+    KERNEL_LAUNCH(dropout_kernel<number>, blocks_for(octets.count, THREADS), THREADS, 0,
+                  stream->handle, octets, (const number *)args->x, (number *)args->y,
+                  mask_of(&args->dropout), mask_of(&args->drop_path));
 }
 
 void cuda_dropout_apply(struct stream *stream, const struct dropout_apply *args)
@@ -120,44 +117,39 @@ void cuda_dropout_apply(struct stream *stream, const struct dropout_apply *args)
         NUMBER_SWITCH(args->type, dropout_launch, stream, args);
 }
 
-/* ---- y = max(0, y + bias), either part being optional. Octets have 32-bit indices, because a
- * 64-bit division would take longer than the memory access. NaN is preserved. */
+/* ---- y = max(0, y + bias), either part being optional. NaN is preserved. */
 __device__ static inline float relu(float value)
 {
     return value < 0 ? 0 : value;
 }
 
 template <typename number>
-__global__ static void bias_relu_kernel(number *y, const number *bias, bool relus, uint32_t octets,
-                                        uint32_t of_row, int64_t width, bool fits)
+__global__ static void bias_relu_kernel(struct octets octets, number *y, const number *bias,
+                                        bool relus)
 {
     kernel_begin();
-    uint32_t octet = blockIdx.x * blockDim.x + threadIdx.x;
-    if (octet >= octets)
+    struct octet_place octet;
+    if (!octet_find(octets, &octet))
         return;
-    uint32_t row = octet / of_row;
-    int64_t column = (int64_t)(octet - row * of_row) * 8, left = width - column;
-    number *here = y + row * width + column;
-    struct eight eight = eight_load_some(here, left, fits);
+    struct eight eight = eight_load_some(y + octet.at, octet.left, octets.fits);
     if (bias != NULL) {
-        struct eight addend = eight_load_some(bias + column, left, fits);
+        struct eight addend = eight_load_some(bias + octet.column, octet.left, octets.fits);
         for (int i = 0; i < 8; i++)
             eight.value[i] += addend.value[i];
     }
     for (int i = 0; i < 8; i++)
         eight.value[i] = relus ? relu(eight.value[i]) : eight.value[i];
-    eight_store_some(here, eight, left, fits);
+    eight_store_some(y + octet.at, eight, octet.left, octets.fits);
 }
 
 template <typename number>
 static void bias_relu_launch(struct stream *stream, int64_t rows, int64_t width, const void *bias,
                              bool relus, void *y)
 {
-    const uint32_t octets = octets_in(rows, width);
-    bool fits = eight_fits(y, width) && (bias == NULL || eight_fits(bias, width));
-    KERNEL_LAUNCH(bias_relu_kernel<number>, blocks_for(octets, THREADS), THREADS, 0, stream->handle,
-                  (number *)y, (const number *)bias, relus, octets, (uint32_t)((width + 7) / 8),
-                  width, fits);
+    struct octets octets =
+        octets_of(rows, width, 1, eight_fits(y, width) && eight_fits(bias, width));
+    KERNEL_LAUNCH(bias_relu_kernel<number>, blocks_for(octets.count, THREADS), THREADS, 0,
+                  stream->handle, octets, (number *)y, (const number *)bias, relus);
 }
 
 void cuda_bias_relu(struct stream *stream, enum data_type type, int64_t rows, int64_t width,

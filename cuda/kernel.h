@@ -29,6 +29,50 @@ static inline uint32_t octets_in(int64_t rows, int64_t width)
     return (uint32_t)count;
 }
 
+/* The octets of a tensor [rows, width] for elementwise kernels: a thread processes one, eight
+ * neighbouring elements of a row. Indices have 32 bits, because a 64-bit division would take longer
+ * than the memory access. */
+struct octets {
+    uint32_t count, of_row, rows_per_sample;
+    uint32_t first_row; /* index of the first row for the masks */
+    int64_t width;
+    bool fits; /* eight_fits for all tensors accessed */
+};
+
+static inline struct octets octets_of(int64_t rows, int64_t width, int64_t rows_per_sample,
+                                      bool fits)
+{
+    return (struct octets){octets_in(rows, width),
+                           (uint32_t)((width + 7) / 8),
+                           (uint32_t)rows_per_sample,
+                           0,
+                           width,
+                           fits};
+}
+
+struct octet_place {
+    int64_t at;                /* index of its first element */
+    int64_t row, column, left; /* left: elements from there to the end of the row */
+    int64_t sample, of_sample; /* its number in the sample, for masks */
+};
+
+/* Find the octet of a thread. Return false if there is none. */
+__device__ static inline bool octet_find(const struct octets &octets, struct octet_place *octet)
+{
+    uint32_t number = blockIdx.x * blockDim.x + threadIdx.x;
+    if (number >= octets.count)
+        return false;
+    uint32_t row_here = number / octets.of_row, of_row = number - row_here * octets.of_row;
+    uint32_t row = octets.first_row + row_here, sample = row / octets.rows_per_sample;
+    octet->row = row_here;
+    octet->column = (int64_t)of_row * 8;
+    octet->at = row_here * octets.width + octet->column;
+    octet->left = octets.width - octet->column;
+    octet->sample = sample;
+    octet->of_sample = (int64_t)(row - sample * octets.rows_per_sample) * octets.of_row + of_row;
+    return true;
+}
+
 /* Return the sum or maximum over the warp to every lane; all lanes must call it. */
 template <typename number> __device__ static inline number warp_sum(number value)
 {

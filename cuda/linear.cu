@@ -44,45 +44,7 @@ __device__ static inline float gelu_slope(float x, bool tanh)
     return x < -GELU_SLOPE_FIT_END ? 0.0f : slope;
 }
 
-/* ---- Elementwise: one octet of a row per thread. Octets have 32-bit indices, because a 64-bit
- * division would take longer than the memory access. */
-struct octets {
-    uint32_t count, of_row, rows_per_sample;
-    uint32_t first_row; /* index of the first row for the masks */
-    int64_t width;
-    bool fits; /* eight_fits for all tensors accessed */
-};
-
-static struct octets octets_of(int64_t rows, int64_t width, int64_t rows_per_sample, bool fits)
-{
-    return (struct octets){octets_in(rows, width),
-                           (uint32_t)((width + 7) / 8),
-                           (uint32_t)rows_per_sample,
-                           0,
-                           width,
-                           fits};
-}
-
-struct octet_place {
-    int64_t at;   /* index of its first element */
-    int64_t left; /* elements from there to the end of the row */
-    int64_t sample, octet;
-};
-
-/* Return false if the thread has no work. */
-__device__ static inline bool octet_find(const struct octets &octets, struct octet_place *place)
-{
-    uint32_t number = blockIdx.x * blockDim.x + threadIdx.x;
-    if (number >= octets.count)
-        return false;
-    uint32_t row_here = number / octets.of_row, column = number - row_here * octets.of_row;
-    uint32_t row = octets.first_row + row_here, sample = row / octets.rows_per_sample;
-    place->at = row_here * octets.width + (int64_t)column * 8;
-    place->left = octets.width - (int64_t)column * 8;
-    place->sample = sample;
-    place->octet = (int64_t)(row - sample * octets.rows_per_sample) * octets.of_row + column;
-    return true;
-}
+/* ---- Elementwise */
 
 /* y = dropout(gelu(pre)) */
 template <typename number>
@@ -90,14 +52,14 @@ __global__ static void gelu_kernel(struct octets octets, const number *pre, numb
                                    struct mask mask)
 {
     kernel_begin();
-    struct octet_place place;
-    if (!octet_find(octets, &place))
+    struct octet_place octet;
+    if (!octet_find(octets, &octet))
         return;
-    struct eight eight = eight_load_some(pre + place.at, place.left, octets.fits);
+    struct eight eight = eight_load_some(pre + octet.at, octet.left, octets.fits);
     for (int i = 0; i < 8; i++)
         eight.value[i] = gelu(eight.value[i], tanh);
-    mask_apply(mask, place.sample, place.octet, &eight);
-    eight_store_some(y + place.at, eight, place.left, octets.fits);
+    mask_apply(mask, octet.sample, octet.of_sample, &eight);
+    eight_store_some(y + octet.at, eight, octet.left, octets.fits);
 }
 
 /* Blocks per multiprocessor of the gradient without dropout. Multiprocessors below compute
@@ -143,24 +105,23 @@ __global__ static void drop_kernel(struct octets octets, const number *sum, cons
                                    struct mask path)
 {
     kernel_begin();
-    struct octet_place place;
-    if (!octet_find(octets, &place))
+    struct octet_place octet;
+    if (!octet_find(octets, &octet))
         return;
-    struct eight eight = eight_load_some(sum + place.at, place.left, octets.fits);
+    struct eight eight = eight_load_some(sum + octet.at, octet.left, octets.fits);
     if (scale != NULL) {
-        struct eight factors =
-            eight_load_some(scale + (octets.width - place.left), place.left, octets.fits);
+        struct eight factors = eight_load_some(scale + octet.column, octet.left, octets.fits);
         for (int i = 0; i < 8; i++)
             eight.value[i] *= factors.value[i];
     }
-    mask_apply(mask, place.sample, place.octet, &eight);
+    mask_apply(mask, octet.sample, octet.of_sample, &eight);
     if (residual != NULL) {
-        struct eight past = eight_load_some(residual + place.at, place.left, octets.fits);
-        float factor = path_factor(path, place.sample);
+        struct eight past = eight_load_some(residual + octet.at, octet.left, octets.fits);
+        float factor = path_factor(path, octet.sample);
         for (int i = 0; i < 8; i++)
             eight.value[i] = past.value[i] + factor * eight.value[i];
     }
-    eight_store_some(y + place.at, eight, place.left, octets.fits);
+    eight_store_some(y + octet.at, eight, octet.left, octets.fits);
 }
 
 /* ---- Forward */
