@@ -61,10 +61,9 @@ template <typename kernel_type> static inline void shared_allow(kernel_type kern
             cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes));
 }
 
-/* The fp32 passes (attention_float.cu), and the shared memory of the larger one. */
+/* The fp32 passes (attention_float.cu). */
 void attention_float_forward(struct stream *stream, const struct attention_forward *args);
 void attention_float_backward(struct stream *stream, const struct attention_backward *args);
-size_t attention_float_bytes(int64_t tokens, int64_t head_dim);
 
 /* Shared memory of the backward pass: two numbers per token. */
 static inline size_t attention_sums_bytes(int64_t tokens)

@@ -1,418 +1,248 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* Attention in fp32 without tensor cores. A warp processes 4 rows (of queries, or of keys and
- * values) against 32 rows in shared memory at a time; each lane computes one score per row. Every
- * value read from shared memory is used for 4 rows. */
+/* Attention in fp32 without tensor cores: simple rather than fast. A block processes 32 rows of one
+ * head, with eight lanes per row: queries, and in the backward pass keys and values as well. Rows
+ * of the other two matrices pass through shared memory, 32 at a time, and are used one by one. */
 #include "attention.h"
 
 enum {
-    ROWS = 4,
-    FLOAT_WARPS = 4,
-    ROUND_ROWS = ROWS * FLOAT_WARPS,
-    LANE_DIMS = HEAD_DIM_MOST / WARP
+    LANES = 8,
+    ROWS = 32,
+    FLOAT_THREADS = ROWS * LANES,
+    QUADS = HEAD_DIM_MOST / (4 * LANES) /* maximum per lane and row */
 };
 
 struct alignas(16) four {
     float value[4];
 };
 
-/* Shared memory of a block: 32 rows of two matrices; then per warp its rows of two matrices, their
- * weights for the 32 rows, and random numbers; then per token the log of the sum of exponentials
- * and the softmax correction (backward). Rows are `stride` floats apart, so that lanes that read
- * one row each access different banks. */
-struct float_memory {
-    float *shared_rows[2], *warp_rows[2];
-    struct four *weights[2];
-    struct random_block *draws;
-    float *lse, *correction;
-    int stride;
+/* A lane's part of a row: four numbers at each lane_column(i) before head_dim. */
+struct lane_row {
+    struct four quad[QUADS];
 };
 
-__host__ __device__ static inline size_t warp_floats(int64_t head_dim)
+__device__ static inline int lane_column(int i)
 {
-    return (size_t)(2 * ROWS * head_dim + 2 * WARP * ROWS + 4 * WARP);
+    return (i * LANES + (int)threadIdx.x % LANES) * 4;
 }
 
-size_t attention_float_bytes(int64_t tokens, int64_t head_dim)
+__device__ static inline struct lane_row row_load(const float *row, int head_dim)
 {
-    size_t shared_rows = (size_t)(2 * WARP * (head_dim + 4)), all_tokens = (size_t)(2 * tokens);
-    return (shared_rows + FLOAT_WARPS * warp_floats(head_dim) + all_tokens) * sizeof(float);
+    struct lane_row loaded = {};
+    UNROLL
+    for (int i = 0; i < QUADS; i++)
+        if (lane_column(i) < head_dim)
+            loaded.quad[i] = *(const struct four *)(row + lane_column(i));
+    return loaded;
 }
 
-__device__ static inline struct float_memory room_of(unsigned char *shared,
-                                                     const struct attention_view &view)
-{
-    struct float_memory memory;
-    int head_dim = view.head_dim, warp = (int)threadIdx.x / WARP;
-    memory.stride = head_dim + 4;
-    memory.shared_rows[0] = (float *)shared;
-    memory.shared_rows[1] = memory.shared_rows[0] + WARP * memory.stride;
-    float *warps = memory.shared_rows[1] + WARP * memory.stride;
-    size_t each = warp_floats(head_dim);
-    memory.warp_rows[0] = warps + each * (size_t)warp;
-    memory.warp_rows[1] = memory.warp_rows[0] + ROWS * head_dim;
-    memory.weights[0] = (struct four *)(memory.warp_rows[1] + ROWS * head_dim);
-    memory.weights[1] = memory.weights[0] + WARP;
-    memory.draws = (struct random_block *)(memory.weights[1] + WARP);
-    memory.lse = warps + each * FLOAT_WARPS;
-    memory.correction = memory.lse + view.tokens;
-    return memory;
-}
-
-/* Copy rows with `threads` threads, of which this is `thread`; rows past the end become zeros. */
-__device__ static inline void rows_copy(float *to, int stride, struct head_rows<const float> rows,
-                                        int first, int count, int head_dim, int thread, int threads)
-{
-    int quarters = head_dim / 4;
-    for (int i = thread; i < count * quarters; i += threads) {
-        int row = i / quarters, column = i % quarters * 4;
-        struct four four = {};
-        if (first + row < rows.count)
-            four = *(const struct four *)(rows.first + (first + row) * rows.stride + column);
-        *(struct four *)(to + row * stride + column) = four;
-    }
-}
-
-__device__ static inline void room_keep(const struct float_memory &memory,
-                                        struct head_rows<const float> a,
-                                        struct head_rows<const float> b, int first, int head_dim)
-{
-    __syncthreads();
-    rows_copy(memory.shared_rows[0], memory.stride, a, first, WARP, head_dim, (int)threadIdx.x,
-              (int)blockDim.x);
-    rows_copy(memory.shared_rows[1], memory.stride, b, first, WARP, head_dim, (int)threadIdx.x,
-              (int)blockDim.x);
-    __syncthreads();
-}
-
-__device__ static inline void warp_rows_load(float *warp_rows, struct head_rows<const float> rows,
-                                             int first, int head_dim)
-{
-    __syncwarp();
-    rows_copy(warp_rows, head_dim, rows, first, ROWS, head_dim, (int)threadIdx.x % WARP, WARP);
-    __syncwarp();
-}
-
-/* Dot products of the warp's rows with the lane's row in shared memory. */
-__device__ static inline void rows_dot(float (&sum)[ROWS], const float *warp_rows,
-                                       const float *shared_rows, int head_dim)
+__device__ static inline void row_store(float *row, const struct lane_row &stored, int head_dim)
 {
     UNROLL
-    for (int r = 0; r < ROWS; r++)
-        sum[r] = 0;
-    for (int d = 0; d < head_dim; d += 4) {
-        struct four b = *(const struct four *)(shared_rows + d);
-        UNROLL
-        for (int r = 0; r < ROWS; r++) {
-            struct four a = *(const struct four *)(warp_rows + r * head_dim + d);
-            UNROLL
-            for (int i = 0; i < 4; i++)
-                sum[r] = fmaf(a.value[i], b.value[i], sum[r]);
-        }
-    }
+    for (int i = 0; i < QUADS; i++)
+        if (lane_column(i) < head_dim)
+            *(struct four *)(row + lane_column(i)) = stored.quad[i];
 }
 
-/* Accumulators of the warp's rows: a lane has columns lane, lane + 32, ... */
-struct row_sums {
-    float value[ROWS][LANE_DIMS];
-};
+/* Load row `index` of a matrix; zeros past the last one. */
+__device__ static inline struct lane_row matrix_load(const struct head_rows<const float> &matrix,
+                                                     int index, int head_dim)
+{
+    if (index >= matrix.count)
+        return {};
+    return row_load(matrix.first + index * matrix.stride, head_dim);
+}
 
-/* sums += weights . rows in shared memory; each lane passes the weights of its row. */
-__device__ static inline void rows_add(struct row_sums &sums, const float (&weight)[ROWS],
-                                       struct four *weights, const float *shared_rows, int stride,
+__device__ static inline void matrix_store(const struct head_rows<float> &matrix, int index,
+                                           const struct lane_row &row, int head_dim)
+{
+    if (index < matrix.count)
+        row_store(matrix.first + index * matrix.stride, row, head_dim);
+}
+
+/* Return the dot product to the row's lanes. All lanes of the warp must call it. */
+__device__ static inline float row_dot(const struct lane_row &a, const struct lane_row &b,
                                        int head_dim)
 {
-    int lane = (int)threadIdx.x % WARP;
-    __syncwarp();
-    weights[lane] = {{weight[0], weight[1], weight[2], weight[3]}};
-    __syncwarp();
-    for (int row = 0; row < WARP; row++) {
-        struct four of_row = weights[row];
-        UNROLL
-        for (int i = 0; i < LANE_DIMS; i++) {
-            if (i * WARP + lane >= head_dim)
-                continue;
-            float value = shared_rows[row * stride + i * WARP + lane];
-            UNROLL
-            for (int r = 0; r < ROWS; r++)
-                sums.value[r][i] = fmaf(of_row.value[r], value, sums.value[r][i]);
-        }
-    }
+    float sum = 0;
+    UNROLL
+    for (int i = 0; i < QUADS; i++)
+        for (int k = 0; k < 4 && i * LANES * 4 < head_dim; k++)
+            sum = fmaf(a.quad[i].value[k], b.quad[i].value[k], sum);
+    for (int distance = LANES / 2; distance > 0; distance /= 2)
+        sum += __shfl_xor_sync(0xffffffffu, sum, distance);
+    return sum;
 }
 
-__device__ static inline void rows_store(struct head_rows<float> rows, int first,
-                                         const struct row_sums &sums, const float (&factor)[ROWS],
-                                         int head_dim)
+/* sum += factor * row */
+__device__ static inline void row_add(struct lane_row &sum, float factor,
+                                      const struct lane_row &row, int head_dim)
 {
-    int lane = (int)threadIdx.x % WARP;
     UNROLL
-    for (int r = 0; r < ROWS; r++) {
-        UNROLL
-        for (int i = 0; i < LANE_DIMS; i++)
-            if (first + r < rows.count && i * WARP + lane < head_dim)
-                rows.first[(first + r) * rows.stride + i * WARP + lane] =
-                    sums.value[r][i] * factor[r];
-    }
+    for (int i = 0; i < QUADS; i++)
+        for (int k = 0; k < 4 && i * LANES * 4 < head_dim; k++)
+            sum.quad[i].value[k] = fmaf(factor, row.quad[i].value[k], sum.quad[i].value[k]);
 }
 
-/* Dropout factors of 4 queries and the lane's token; 1 without dropout. */
-__device__ static inline void factors_of_queries(float (&factor)[ROWS],
-                                                 const struct attention_view &view,
-                                                 struct random_block *draws, int query, int token)
+__device__ static inline void row_scale(struct lane_row &row, float factor)
 {
-    int lane = (int)threadIdx.x % WARP;
     UNROLL
-    for (int r = 0; r < ROWS; r++)
-        factor[r] = 1;
-    if (view.mask.threshold == 0)
-        return;
-    draws_make(draws, view, query + lane % ROWS, token + lane / ROWS % 4 * 8);
-    UNROLL
-    for (int r = 0; r < ROWS; r++)
-        factor[r] = mask_factor(view.mask, draws[lane / 8 * ROWS + r], lane % 8);
+    for (int i = 0; i < QUADS; i++)
+        for (int k = 0; k < 4; k++)
+            row.quad[i].value[k] *= factor;
 }
 
-/* Dropout factors of the lane's query and 4 tokens, which share an octet. */
-__device__ static inline void factors_of_tokens(float (&factor)[ROWS],
-                                                const struct attention_view &view,
-                                                struct random_block *draws, int query, int token)
-{
-    int lane = (int)threadIdx.x % WARP;
-    UNROLL
-    for (int r = 0; r < ROWS; r++)
-        factor[r] = 1;
-    if (view.mask.threshold == 0)
-        return;
-    draws_make(draws, view, query + lane, token);
-    UNROLL
-    for (int r = 0; r < ROWS; r++)
-        factor[r] = mask_factor(view.mask, draws[lane], token % 8 + r);
-}
-
-/* ---- Forward */
-struct float_queries {
-    struct row_sums out;
-    float most[ROWS], total[ROWS]; /* total: over the lane's tokens */
+/* Shared memory of a block: 32 rows of two matrices, and the softmax corrections of 32 queries. */
+struct float_memory {
+    float rows[2][ROWS][HEAD_DIM_MOST], correction[ROWS];
 };
 
-__device__ static inline void queries_take(struct float_queries &its,
-                                           const struct attention_view &view,
-                                           const struct float_memory &memory, int query, int token)
+/* The block's row of this thread among ROWS. */
+__device__ static inline int block_row(void)
 {
-    int lane = (int)threadIdx.x % WARP;
-    float score[ROWS], factor[ROWS];
-    rows_dot(score, memory.warp_rows[0], memory.shared_rows[0] + lane * memory.stride,
-             view.head_dim);
-    factors_of_queries(factor, view, memory.draws, query, token);
-    UNROLL
-    for (int r = 0; r < ROWS; r++) {
-        score[r] = token + lane < view.tokens ? score[r] * view.scale : -INFINITY;
-        float most = fmaxf(its.most[r], warp_max(score[r]));
-        float shrink = expf(its.most[r] - most);
-        score[r] = expf(score[r] - most);
-        its.most[r] = most;
-        its.total[r] = its.total[r] * shrink + score[r];
-        score[r] *= factor[r];
-        UNROLL
-        for (int i = 0; i < LANE_DIMS; i++)
-            its.out.value[r][i] *= shrink;
-    }
-    rows_add(its.out, score, memory.weights[0], memory.shared_rows[1], memory.stride,
-             view.head_dim);
+    return (int)threadIdx.x / LANES;
 }
 
-__device__ static inline void queries_finish(struct float_queries &its,
-                                             const struct attention_view &view, int query,
-                                             float *out, float *lse)
+/* Copy rows first, first + 1, ... of two matrices to shared memory. Return their number. */
+__device__ static inline int memory_load(struct float_memory &memory,
+                                         const struct head_rows<const float> (&matrix)[2],
+                                         int first, int head_dim)
 {
-    float factor[ROWS];
-    UNROLL
-    for (int r = 0; r < ROWS; r++) {
-        float total = warp_sum(its.total[r]);
-        factor[r] = 1 / total;
-        if (lse != NULL && query + r < view.queries && threadIdx.x % WARP == 0)
-            lse[(int64_t)blockIdx.x * view.queries + query + r] = its.most[r] + logf(total);
-    }
-    rows_store(out_rows(view, out), query, its.out, factor, view.head_dim);
+    __syncthreads();
+    for (int i = 0; i < 2; i++)
+        row_store(memory.rows[i][block_row()],
+                  matrix_load(matrix[i], first + block_row(), head_dim), head_dim);
+    __syncthreads();
+    return matrix[0].count - first < ROWS ? matrix[0].count - first : (int)ROWS;
 }
 
-__global__ static void __launch_bounds__(FLOAT_WARPS *WARP)
+__device__ static inline float dropout_factor(const struct attention_view &view, int query,
+                                              int token)
+{
+    if (view.mask.threshold == 0)
+        return 1;
+    uint32_t octets = (uint32_t)(view.tokens + 7) / 8;
+    uint32_t row = (uint32_t)(block_head(view) * view.queries + query);
+    uint32_t octet = row * octets + (uint32_t)token / 8;
+    return mask_factor(view.mask, mask_draw(view.mask, block_sample(view), octet), token % 8);
+}
+
+__global__ static void __launch_bounds__(FLOAT_THREADS)
     attention_float_kernel(struct attention_view view, const float *qkv, float *out, float *lse)
 {
-    kernel_begin(FLOAT_WARPS * WARP);
+    kernel_begin(FLOAT_THREADS);
     SHARED_MEMORY(shared);
-    struct float_memory memory = room_of(shared, view);
-    struct head_rows<const float> queries = qkv_rows(view, qkv, 0, view.queries);
-    struct head_rows<const float> keys = qkv_rows(view, qkv, 1, view.tokens);
-    struct head_rows<const float> values = qkv_rows(view, qkv, 2, view.tokens);
-    for (int round = 0; round < view.queries; round += ROUND_ROWS) {
-        int query = round + (int)threadIdx.x / WARP * ROWS;
-        struct float_queries its = {};
-        UNROLL
-        for (int r = 0; r < ROWS; r++)
-            its.most[r] = -INFINITY;
-        warp_rows_load(memory.warp_rows[0], queries, query, view.head_dim);
-        for (int token = 0; token < view.tokens; token += WARP) {
-            room_keep(memory, keys, values, token, view.head_dim);
-            if (query < view.queries)
-                queries_take(its, view, memory, query, token);
+    const int head_dim = view.head_dim, query = (int)blockIdx.y * ROWS + block_row();
+    struct float_memory &memory = *(struct float_memory *)shared;
+    const struct head_rows<const float> others[] = {
+        qkv_rows(view, qkv, 1, view.tokens), qkv_rows(view, qkv, 2, view.tokens)
+    };
+    const struct lane_row own = matrix_load(qkv_rows(view, qkv, 0, view.queries), query, head_dim);
+    struct lane_row sum = {};
+    float most = -INFINITY, total = 0;
+    for (int token = 0; token < view.tokens; token += ROWS) {
+        const int count = memory_load(memory, others, token, head_dim);
+        for (int i = 0; i < count; i++) {
+            const struct lane_row key = row_load(memory.rows[0][i], head_dim);
+            const struct lane_row value = row_load(memory.rows[1][i], head_dim);
+            const float score = row_dot(own, key, head_dim) * view.scale;
+            if (score > most) {
+                total *= expf(most - score);
+                row_scale(sum, expf(most - score));
+                most = score;
+            }
+            const float probability = expf(score - most);
+            total += probability;
+            row_add(sum, probability * dropout_factor(view, query, token + i), value, head_dim);
         }
-        if (query < view.queries)
-            queries_finish(its, view, query, out, lse);
     }
+    row_scale(sum, 1 / total);
+    matrix_store(out_rows(view, out), query, sum, head_dim);
+    if (lse != NULL && query < view.queries && threadIdx.x % LANES == 0)
+        lse[(int64_t)blockIdx.x * view.queries + query] = most + logf(total);
 }
 
 void attention_float_forward(struct stream *stream, const struct attention_forward *args)
 {
-    struct attention_view view = view_of(args);
-    size_t bytes = attention_float_bytes(0, args->head_dim);
-    shared_allow(attention_float_kernel, bytes);
-    KERNEL_LAUNCH(attention_float_kernel, (unsigned)(args->batch * args->heads), FLOAT_WARPS * WARP,
-                  bytes, stream->handle, view, (const float *)args->qkv, (float *)args->out,
+    dim3 grid((unsigned)(args->batch * args->heads), blocks_for(args->queries, ROWS));
+    KERNEL_LAUNCH(attention_float_kernel, grid, FLOAT_THREADS, sizeof(struct float_memory),
+                  stream->handle, view_of(args), (const float *)args->qkv, (float *)args->out,
                   args->lse);
 }
 
-/* ---- Backward: first the gradient of queries, then those of keys and values */
+/* ---- Backward. The softmax correction of a query is the sum of dout * out over its row. */
 struct gradient_tensors {
     const float *qkv, *out, *dout, *lse;
     float *dqkv;
 };
 
-/* Load the warp's 4 queries and store correction = sum of dout * out over a row. */
-__device__ static inline void dqueries_begin(const struct attention_view &view,
-                                             const struct float_memory &memory, int query,
-                                             const struct gradient_tensors &given)
-{
-    int lane = (int)threadIdx.x % WARP;
-    struct head_rows<const float> out = out_rows(view, given.out);
-    warp_rows_load(memory.warp_rows[0], qkv_rows(view, given.qkv, 0, view.queries), query,
-                   view.head_dim);
-    warp_rows_load(memory.warp_rows[1], out_rows(view, given.dout), query, view.head_dim);
-    for (int r = 0; r < ROWS && query + r < view.queries; r++) {
-        float sum = 0;
-        for (int d = lane; d < view.head_dim; d += WARP)
-            sum += memory.warp_rows[1][r * view.head_dim + d] *
-                   out.first[(query + r) * out.stride + d];
-        sum = warp_sum(sum);
-        if (lane == 0) {
-            memory.correction[query + r] = sum;
-            memory.lse[query + r] = given.lse[(int64_t)blockIdx.x * view.queries + query + r];
-        }
-    }
-    __syncwarp();
-}
-
-__device__ static inline void dqueries_take(struct row_sums &dqueries,
-                                            const struct attention_view &view,
-                                            const struct float_memory &memory, int query, int token)
-{
-    int lane = (int)threadIdx.x % WARP;
-    float score[ROWS], slope[ROWS], factor[ROWS];
-    rows_dot(score, memory.warp_rows[0], memory.shared_rows[0] + lane * memory.stride,
-             view.head_dim);
-    rows_dot(slope, memory.warp_rows[1], memory.shared_rows[1] + lane * memory.stride,
-             view.head_dim);
-    factors_of_queries(factor, view, memory.draws, query, token);
-    UNROLL
-    for (int r = 0; r < ROWS; r++) {
-        bool is = token + lane < view.tokens && query + r < view.queries;
-        float lse = is ? memory.lse[query + r] : INFINITY;
-        float correction = is ? memory.correction[query + r] : 0;
-        slope[r] = expf(score[r] * view.scale - lse) * (slope[r] * factor[r] - correction);
-    }
-    rows_add(dqueries, slope, memory.weights[0], memory.shared_rows[0], memory.stride,
-             view.head_dim);
-}
-
-__device__ static inline void dqueries_pass(const struct attention_view &view,
-                                            const struct float_memory &memory,
+/* Gradients of the block's queries or, with of_tokens, of its keys and values. */
+template <bool of_tokens>
+__device__ static inline void gradient_pass(const struct attention_view &view,
+                                            struct float_memory &memory,
                                             const struct gradient_tensors &given)
 {
-    struct head_rows<const float> keys = qkv_rows(view, given.qkv, 1, view.tokens);
-    struct head_rows<const float> values = qkv_rows(view, given.qkv, 2, view.tokens);
-    const float factor[ROWS] = {view.scale, view.scale, view.scale, view.scale};
-    for (int round = 0; round < view.tokens; round += ROUND_ROWS) {
-        int query = round + (int)threadIdx.x / WARP * ROWS;
-        struct row_sums dqueries = {};
-        if (query < view.queries)
-            dqueries_begin(view, memory, query, given);
-        for (int token = 0; round < view.queries && token < view.tokens; token += WARP) {
-            room_keep(memory, keys, values, token, view.head_dim);
-            if (query < view.queries)
-                dqueries_take(dqueries, view, memory, query, token);
+    /* The matrices with a row per query, and those with a row per token. */
+    const struct head_rows<const float> by_query[] = {
+        qkv_rows(view, given.qkv, 0, view.queries), out_rows(view, given.dout)
+    };
+    const struct head_rows<const float> by_token[] = {
+        qkv_rows(view, given.qkv, 1, view.tokens), qkv_rows(view, given.qkv, 2, view.tokens)
+    };
+    const struct head_rows<const float> out = out_rows(view, given.out);
+    const float *lse = given.lse + (int64_t)blockIdx.x * view.queries;
+    const auto &others = of_tokens ? by_query : by_token,
+               &own_matrix = of_tokens ? by_token : by_query;
+    const int head_dim = view.head_dim, row = (int)blockIdx.y * ROWS + block_row();
+    const struct lane_row own[] = {matrix_load(own_matrix[0], row, head_dim),
+                                   matrix_load(own_matrix[1], row, head_dim)};
+    const int own_query = row < view.queries ? row : view.queries - 1;
+    const int other_count = (int)blockIdx.y * ROWS < own_matrix[0].count ? others[0].count : 0;
+    struct lane_row sums[2] = {};
+    float correction = of_tokens ? 0 : row_dot(own[1], matrix_load(out, row, head_dim), head_dim);
+    for (int first = 0; first < other_count; first += ROWS) {
+        const int count = memory_load(memory, others, first, head_dim);
+        if (of_tokens) {
+            correction = row_dot(matrix_load(others[1], first + block_row(), head_dim),
+                                 matrix_load(out, first + block_row(), head_dim), head_dim);
+            if (threadIdx.x % LANES == 0)
+                memory.correction[block_row()] = correction;
+            __syncthreads();
         }
-        rows_store(qkv_rows(view, given.dqkv, 0, view.tokens), query, dqueries, factor,
-                   view.head_dim);
-    }
-}
-
-__device__ static inline void dkeys_take(struct row_sums &dkeys, struct row_sums &dvalues,
-                                         const struct attention_view &view,
-                                         const struct float_memory &memory, int token, int query)
-{
-    int lane = (int)threadIdx.x % WARP;
-    float score[ROWS], slope[ROWS], factor[ROWS];
-    bool asks = query + lane < view.queries;
-    float lse = asks ? memory.lse[query + lane] : INFINITY;
-    float correction = asks ? memory.correction[query + lane] : 0;
-    rows_dot(score, memory.warp_rows[0], memory.shared_rows[0] + lane * memory.stride,
-             view.head_dim);
-    rows_dot(slope, memory.warp_rows[1], memory.shared_rows[1] + lane * memory.stride,
-             view.head_dim);
-    factors_of_tokens(factor, view, memory.draws, query, token);
-    UNROLL
-    for (int r = 0; r < ROWS; r++) {
-        score[r] = expf(score[r] * view.scale - lse);
-        slope[r] = score[r] * (slope[r] * factor[r] - correction);
-        score[r] *= factor[r];
-    }
-    rows_add(dvalues, score, memory.weights[0], memory.shared_rows[1], memory.stride,
-             view.head_dim);
-    rows_add(dkeys, slope, memory.weights[1], memory.shared_rows[0], memory.stride, view.head_dim);
-}
-
-__device__ static inline void dkeys_pass(const struct attention_view &view,
-                                         const struct float_memory &memory,
-                                         const struct gradient_tensors &given)
-{
-    struct head_rows<const float> queries = qkv_rows(view, given.qkv, 0, view.queries);
-    struct head_rows<const float> douts = out_rows(view, given.dout);
-    const float scale[ROWS] = {view.scale, view.scale, view.scale, view.scale};
-    const float one[ROWS] = {1, 1, 1, 1};
-    for (int round = 0; round < view.tokens; round += ROUND_ROWS) {
-        int token = round + (int)threadIdx.x / WARP * ROWS;
-        struct row_sums dkeys = {}, dvalues = {};
-        warp_rows_load(memory.warp_rows[0], qkv_rows(view, given.qkv, 1, view.tokens), token,
-                       view.head_dim);
-        warp_rows_load(memory.warp_rows[1], qkv_rows(view, given.qkv, 2, view.tokens), token,
-                       view.head_dim);
-        for (int query = 0; query < view.queries; query += WARP) {
-            room_keep(memory, queries, douts, query, view.head_dim);
-            dkeys_take(dkeys, dvalues, view, memory, token, query);
+        for (int i = 0; i < count; i++) {
+            const int query = of_tokens ? first + i : own_query;
+            const int token = of_tokens ? row : first + i;
+            const struct lane_row other[] = {row_load(memory.rows[0][i], head_dim),
+                                             row_load(memory.rows[1][i], head_dim)};
+            const float score = row_dot(own[0], other[0], head_dim) * view.scale;
+            const float probability = expf(score - lse[query]);
+            const float factor = dropout_factor(view, query, token);
+            const float slope = row_dot(own[1], other[1], head_dim) * factor -
+                                (of_tokens ? memory.correction[i] : correction);
+            row_add(sums[0], probability * slope * view.scale, other[0], head_dim);
+            if (of_tokens)
+                row_add(sums[1], probability * factor, other[1], head_dim);
         }
-        rows_store(qkv_rows(view, given.dqkv, 1, view.tokens), token, dkeys, scale, view.head_dim);
-        rows_store(qkv_rows(view, given.dqkv, 2, view.tokens), token, dvalues, one, view.head_dim);
     }
+    const int part = of_tokens ? 1 : 0;
+    matrix_store(qkv_rows(view, given.dqkv, part, view.tokens), row, sums[0], head_dim);
+    if (of_tokens)
+        matrix_store(qkv_rows(view, given.dqkv, 2, view.tokens), row, sums[1], head_dim);
 }
 
-__global__ static void __launch_bounds__(FLOAT_WARPS *WARP)
+__global__ static void __launch_bounds__(FLOAT_THREADS, 2)
     attention_float_backward_kernel(struct attention_view view, struct gradient_tensors given)
 {
-    kernel_begin(FLOAT_WARPS * WARP);
+    kernel_begin(FLOAT_THREADS);
     SHARED_MEMORY(shared);
-    struct float_memory memory = room_of(shared, view);
-    dqueries_pass(view, memory, given);
-    dkeys_pass(view, memory, given);
+    gradient_pass<false>(view, *(struct float_memory *)shared, given);
+    gradient_pass<true>(view, *(struct float_memory *)shared, given);
 }
 
 void attention_float_backward(struct stream *stream, const struct attention_backward *args)
 {
-    struct attention_view view = view_of(args);
     struct gradient_tensors given = {(const float *)args->qkv, (const float *)args->out,
                                      (const float *)args->dout, args->lse, (float *)args->dqkv};
-    size_t bytes = attention_float_bytes(args->tokens, args->head_dim);
-    ENSURE(bytes <= stream->cuda->shared_bytes,
-           "attention over %d tokens exceeds the shared memory", view.tokens);
-    shared_allow(attention_float_backward_kernel, bytes);
-    KERNEL_LAUNCH(attention_float_backward_kernel, (unsigned)(args->batch * args->heads),
-                  FLOAT_WARPS * WARP, bytes, stream->handle, view, given);
+    dim3 grid((unsigned)(args->batch * args->heads), blocks_for(args->tokens, ROWS));
+    KERNEL_LAUNCH(attention_float_backward_kernel, grid, FLOAT_THREADS, sizeof(struct float_memory),
+                  stream->handle, view_of(args), given);
 }
