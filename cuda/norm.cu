@@ -2,20 +2,15 @@
 /* Layer normalisation, limited by memory bandwidth. A warp keeps a row in registers between passes,
  * so that each tensor is moved once and the variance is computed around the mean. In the backward
  * pass the warps of a block also keep their sums over rows in registers. Rows that are too wide or
- * unaligned use separate kernels, which read a row several times. */
+ * unaligned use simple, slow kernels: a block processes a row one number per thread. */
 #include "cuda.h"
 #include "kernel.h"
 
 /* Octets of a row per lane: variants for rows of up to 256, 768, 1536. */
 enum { OCTETS_SMALL = 1, OCTETS_MIDDLE = 3, OCTETS_LARGE = 6 };
-enum { FORWARD_THREADS = 256, WIDE_THREADS = 256 };
-
-/* Return the size of a block that processes a whole row: whole warps, at most one thread per octet.
- */
-static unsigned wide_threads(int64_t width)
-{
-    return width >= WIDE_THREADS * 8 ? (unsigned)WIDE_THREADS : blocks_for(width, WARP * 8) * WARP;
-}
+enum { FORWARD_THREADS = 256, SLOW_THREADS = 256 };
+/* Shared memory of the slow kernels: two sums per warp. */
+enum { SLOW_ROOM = 2 * SLOW_THREADS / WARP * sizeof(float) };
 
 /* In the backward pass each multiprocessor runs one block, because there are at most SUM_CHUNKS
  * chunks of rows. So the block is as large as its threads' registers allow. `size` is the size of
@@ -110,41 +105,32 @@ __global__ static void forward_kernel(struct norm_forward args)
 }
 
 /* For any row: one row per block. */
-template <typename number>
-__global__ static void forward_wide_kernel(struct norm_forward args, bool fits)
+template <typename number> __global__ static void slow_forward_kernel(struct norm_forward args)
 {
     kernel_begin();
     SHARED_MEMORY(shared);
     float *room = (float *)shared;
-    int64_t width = args.width, row = blockIdx.x, step = (int64_t)blockDim.x * 8;
-    int64_t first = (int64_t)threadIdx.x * 8;
+    int64_t width = args.width, row = blockIdx.x;
     int64_t at = row_at(row, width, args.group, args.stride);
     const number *x = (const number *)args.x + at;
+    const number *gamma = (const number *)args.gamma, *beta = (const number *)args.beta;
     float sum = 0, squares = 0;
-    for (int64_t column = first; column < width; column += step) {
-        struct eight eight = eight_load_some(x + column, width - column, fits);
+    for (int64_t i = threadIdx.x; i < width; i += SLOW_THREADS) {
         if (args.kept != NULL)
-            eight_store_some((number *)args.kept + row * width + column, eight, width - column,
-                             fits);
-        for (int i = 0; i < 8; i++)
-            sum += eight.value[i];
+            ((number *)args.kept)[row * width + i] = x[i];
+        sum += number_load(x[i]);
     }
     float mean = block_sum(sum, room) / (float)width;
-    for (int64_t column = first; column < width; column += step) {
-        struct eight eight = eight_load_some(x + column, width - column, fits);
-        for (int i = 0; i < 8; i++)
-            squares += i < width - column ? (eight.value[i] - mean) * (eight.value[i] - mean) : 0;
+    for (int64_t i = threadIdx.x; i < width; i += SLOW_THREADS) {
+        float difference = number_load(x[i]) - mean;
+        squares += difference * difference;
     }
-    squares = block_sum(squares, room + WIDE_THREADS / WARP);
+    squares = block_sum(squares, room + SLOW_THREADS / WARP);
     float rstd = 1 / sqrtf(squares / (float)width + args.epsilon);
-    for (int64_t column = first; column < width; column += step) {
-        int64_t left = width - column;
-        struct eight eight = eight_load_some(x + column, left, fits);
-        struct eight gamma = eight_load_some((const number *)args.gamma + column, left, fits);
-        struct eight beta = eight_load_some((const number *)args.beta + column, left, fits);
-        for (int i = 0; i < 8; i++)
-            eight.value[i] = (eight.value[i] - mean) * rstd * gamma.value[i] + beta.value[i];
-        eight_store_some((number *)args.y + at + column, eight, left, fits);
+    for (int64_t i = threadIdx.x; i < width; i += SLOW_THREADS) {
+        float normal = (number_load(x[i]) - mean) * rstd;
+        number_store((number *)args.y + at + i,
+                     normal * number_load(gamma[i]) + number_load(beta[i]));
     }
     if (args.mean != NULL && threadIdx.x == 0) {
         args.mean[row] = mean;
@@ -169,8 +155,8 @@ static void forward_launch(struct stream *stream, const struct norm_forward *arg
     if (fits && registers_hold(args->width))
         OCTETS_SWITCH(args->width, number, forward_held_launch, stream, args);
     else
-        KERNEL_LAUNCH(forward_wide_kernel<number>, (unsigned)args->rows, wide_threads(args->width),
-                      2 * WIDE_THREADS / WARP * sizeof(float), stream->handle, *args, fits);
+        KERNEL_LAUNCH(slow_forward_kernel<number>, (unsigned)args->rows, SLOW_THREADS, SLOW_ROOM,
+                      stream->handle, *args);
 }
 
 void cuda_norm_forward(struct stream *stream, const struct norm_forward *args)
@@ -272,27 +258,25 @@ template <int octets_held> __device__ static inline void warps_add(struct eight 
     }
 }
 
-/* Store a chunk's sums for the first `count` elements of the octet at `column`: added to the
- * gradients if there is one chunk (partial is NULL), else to partial, [sets, chunks, width]. */
-__device__ static inline void sums_store(const struct norm_backward &args, float *partial,
-                                         int64_t chunk, int64_t chunks, int64_t column,
-                                         const struct eight &dgamma, const struct eight &dbeta,
-                                         int64_t count, bool fits)
+enum sum_set { SUM_DGAMMA, SUM_DBETA, SUM_ADD, SUM_SETS };
+
+/* Add the first `count` of eight values to the block's sums of columns `column`, ... or, with
+ * `first`, begin these sums. They are partial, [sets, chunks, width], or the gradients themselves
+ * if there is one chunk (partial is NULL). */
+__device__ static inline void sums_put(const struct norm_backward &args, float *partial,
+                                       enum sum_set set, int64_t column, const float *values,
+                                       int count, bool first)
 {
-    float *own = partial + chunk * args.width + column;
-    if (partial != NULL) {
-        eight_store_some(own, dgamma, count, fits);
-        eight_store_some(own + chunks * args.width, dbeta, count, fits);
-        return;
-    }
-    for (int i = 0; i < 8 && i < count; i++) {
-        gradient_put(&args.dgamma[column + i], dgamma.value[i], args.overwrite);
-        gradient_put(&args.dbeta[column + i], dbeta.value[i], args.overwrite);
-    }
+    float *sums = set == SUM_DGAMMA ? args.dgamma : set == SUM_DBETA ? args.dbeta : args.add_sums;
+    if (partial != NULL)
+        sums = partial + ((int64_t)set * gridDim.x + blockIdx.x) * args.width;
+    UNROLL
+    for (int i = 0; i < count; i++)
+        gradient_put(&sums[column + i], values[i], first && (partial != NULL || args.overwrite));
 }
 
 /* Add the warps' sums of `add`, [warps, octets_held, 8, WARP] in shared memory, and store the
- * totals like sums_store. The shared memory may be overwritten afterwards. */
+ * totals. The shared memory may be overwritten afterwards. */
 template <int octets_held>
 __device__ static inline void add_sums_store(const struct norm_backward &args, float *partial,
                                              const float *room)
@@ -304,10 +288,8 @@ __device__ static inline void add_sums_store(const struct norm_backward &args, f
         float sum = 0;
         for (int warp = 0; warp < (int)blockDim.x / WARP; warp++)
             sum += room[warp * count + at];
-        if (column < args.width && partial != NULL)
-            partial[(2 * gridDim.x + blockIdx.x) * args.width + column] = sum;
-        else if (column < args.width)
-            gradient_put(&args.add_sums[column], sum, args.overwrite);
+        if (column < args.width)
+            sums_put(args, partial, SUM_ADD, column, &sum, 1, true);
     }
     __syncthreads();
 }
@@ -337,90 +319,58 @@ __global__ static void __launch_bounds__(backward_threads(octets_held, sizeof(nu
     warps_add<octets_held>(dgamma, (float *)shared);
     warps_add<octets_held>(dbeta, (float *)shared);
     for (int k = 0; k < octets_held; k++)
-        if (warp == 0 && k * WARP + lane < octets)
-            sums_store(args, partial, blockIdx.x, gridDim.x, (k * WARP + lane) * 8, dgamma[k],
-                       dbeta[k], 8, true);
-}
-
-/* ---- Backward for any row: first the sums, because dx may overwrite dy. One octet of columns of a
- * chunk per thread. */
-template <typename number>
-__global__ static void backward_sums_wide_kernel(struct norm_backward args, int64_t chunk_rows,
-                                                 int64_t chunks, float *partial, bool fits)
-{
-    kernel_begin();
-    int64_t octets = (args.width + 7) / 8;
-    int64_t octet = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
-    int64_t chunk = octet / octets, column = octet % octets * 8, left = args.width - column;
-    if (chunk >= chunks)
-        return;
-    struct eight dgamma = {}, dbeta = {};
-    for (int64_t row = chunk * chunk_rows; row < (chunk + 1) * chunk_rows && row < args.rows;
-         row++) {
-        const number *x_row = (const number *)args.x + row * args.width;
-        int64_t at = row_at(row, args.width, args.group, args.stride) + column;
-        struct eight x = eight_load_some(x_row + column, left, fits);
-        struct eight dy = eight_load_some((const number *)args.dy + at, left, fits);
-        for (int i = 0; i < 8; i++) {
-            dgamma.value[i] += dy.value[i] * ((x.value[i] - args.mean[row]) * args.rstd[row]);
-            dbeta.value[i] += dy.value[i];
+        if (warp == 0 && k * WARP + lane < octets) {
+            int column = (k * WARP + lane) * 8;
+            sums_put(args, partial, SUM_DGAMMA, column, dgamma[k].value, 8, true);
+            sums_put(args, partial, SUM_DBETA, column, dbeta[k].value, 8, true);
         }
-    }
-    sums_store(args, partial, chunk, chunks, column, dgamma, dbeta, left, fits);
 }
 
-/* Then dx: one row per block. */
+/* For any row: one chunk of rows per block. A thread adds to the sums of its columns in memory. */
 template <typename number>
-__global__ static void backward_wide_kernel(struct norm_backward args, bool fits)
+__global__ static void slow_backward_kernel(struct norm_backward args, int64_t chunk_rows,
+                                            float *partial)
 {
     kernel_begin();
     SHARED_MEMORY(shared);
     float *room = (float *)shared;
-    int64_t width = args.width, row = blockIdx.x, step = (int64_t)blockDim.x * 8;
-    int64_t first = (int64_t)threadIdx.x * 8;
-    int64_t start = row_at(row, width, args.group, args.stride);
-    const number *x = (const number *)args.x + row * width;
-    const number *dy = (const number *)args.dy + start;
-    float mean = args.mean[row], rstd = args.rstd[row], sum_g = 0, sum_gx = 0;
-    for (int64_t column = first; column < width; column += step) {
-        int64_t left = width - column;
-        struct eight normal = eight_load_some(x + column, left, fits);
-        struct eight g = eight_load_some(dy + column, left, fits);
-        struct eight gamma = eight_load_some((const number *)args.gamma + column, left, fits);
-        for (int i = 0; i < 8; i++) {
-            sum_g += g.value[i] * gamma.value[i];
-            sum_gx += g.value[i] * gamma.value[i] * ((normal.value[i] - mean) * rstd);
+    int64_t width = args.width, first = blockIdx.x * chunk_rows;
+    int sets = args.dgamma == NULL ? 0 : args.add_sums == NULL ? SUM_ADD : SUM_SETS;
+    const number *gamma = (const number *)args.gamma;
+    for (int64_t row = first; row < first + chunk_rows && row < args.rows; row++) {
+        int64_t at = row_at(row, width, args.group, args.stride);
+        const number *x = (const number *)args.x + row * width;
+        const number *dy = (const number *)args.dy + at, *add = (const number *)args.add;
+        float mean = args.mean[row], rstd = args.rstd[row], sum_g = 0, sum_gx = 0;
+        for (int64_t i = threadIdx.x; i < width; i += SLOW_THREADS) {
+            float g = number_load(dy[i]) * number_load(gamma[i]);
+            sum_g += g;
+            sum_gx += g * ((number_load(x[i]) - mean) * rstd);
         }
-    }
-    sum_g = block_sum(sum_g, room) / (float)width;
-    sum_gx = block_sum(sum_gx, room + WIDE_THREADS / WARP) / (float)width;
-    for (int64_t column = first; column < width; column += step) {
-        int64_t left = width - column, at = start + column;
-        struct eight normal = eight_load_some(x + column, left, fits);
-        struct eight g = eight_load_some(dy + column, left, fits);
-        struct eight gamma = eight_load_some((const number *)args.gamma + column, left, fits);
-        struct eight dx = {};
-        if (args.add != NULL)
-            dx = eight_load_some((const number *)args.add + at, left, fits);
-        for (int i = 0; i < 8; i++) {
-            float x_normal = (normal.value[i] - mean) * rstd;
-            dx.value[i] += rstd * (g.value[i] * gamma.value[i] - sum_g - x_normal * sum_gx);
+        sum_g = block_sum(sum_g, room) / (float)width;
+        sum_gx = block_sum(sum_gx, room + SLOW_THREADS / WARP) / (float)width;
+        for (int64_t i = threadIdx.x; i < width; i += SLOW_THREADS) {
+            float normal = (number_load(x[i]) - mean) * rstd, g = number_load(dy[i]);
+            float terms[SUM_SETS] = {g * normal, g, add != NULL ? number_load(add[at + i]) : 0};
+            float slope = g * number_load(gamma[i]) - sum_g - normal * sum_gx;
+            number_store((number *)args.dx + at + i, terms[SUM_ADD] + rstd * slope);
+            for (int set = 0; set < sets; set++)
+                sums_put(args, partial, (enum sum_set)set, i, &terms[set], 1, row == first);
         }
-        eight_store_some((number *)args.dx + at, dx, left, fits);
     }
 }
 
 /* ---- Launches of backward */
 struct norm_chunks {
     int64_t rows, count;
-    int sets;       /* dgamma, dbeta, add_sums */
+    int sets;       /* SUM_ADD or, with add_sums, SUM_SETS */
     float *partial; /* [sets, count, width]; NULL: one chunk, or no gradients of parameters */
 };
 
 /* The chunks, and with them the bits of the sums, depend on the sizes only. */
-static struct norm_chunks chunks_of(struct stream *stream, const struct norm_backward *args,
-                                    int sets)
+static struct norm_chunks chunks_of(struct stream *stream, const struct norm_backward *args)
 {
+    int sets = args->add_sums != NULL ? SUM_SETS : SUM_ADD;
     ENSURE(args->rows <= INT32_MAX / 2, "norm: %lld rows are too many", (long long)args->rows);
     size_t bytes = (size_t)(sets * args->width) * sizeof(float); /* of a chunk's sums */
     struct norm_chunks chunks = {sum_chunk_rows(args->rows), 0, sets, NULL};
@@ -448,36 +398,19 @@ static void backward_held_launch(struct stream *stream, const struct norm_backwa
 }
 
 template <typename number>
-static void backward_wide_launch(struct stream *stream, const struct norm_backward *args,
-                                 const struct norm_chunks *chunks, bool fits)
-{
-    int64_t octets = chunks->count * ((args->width + 7) / 8);
-    if (args->dgamma != NULL)
-        KERNEL_LAUNCH(backward_sums_wide_kernel<number>, blocks_for(octets, WIDE_THREADS),
-                      WIDE_THREADS, 0, stream->handle, *args, chunks->rows, chunks->count,
-                      chunks->partial, fits);
-    KERNEL_LAUNCH(backward_wide_kernel<number>, (unsigned)args->rows, wide_threads(args->width),
-                  2 * WIDE_THREADS / WARP * sizeof(float), stream->handle, *args, fits);
-}
-
-template <typename number>
 static void backward_launch(struct stream *stream, const struct norm_backward *args)
 {
     int64_t width = args->width;
     bool fits = eight_fits(args->x, width) && eight_fits(args->gamma, width) &&
                 eight_fits(args->dy, width) && eight_fits(args->add, width) &&
                 eight_fits(args->dx, width) && args->stride % 8 == 0;
-    bool held = fits && registers_hold(width);
-    if (args->add_sums != NULL && !held)
-        columns_sum(stream, args->type, args->add, args->rows, width, args->add_sums,
-                    args->overwrite);
-    const struct norm_chunks chunks =
-        chunks_of(stream, args, held && args->add_sums != NULL ? 3 : 2);
-    float *const sums[] = {args->dgamma, args->dbeta, args->add_sums};
-    if (held)
+    const struct norm_chunks chunks = chunks_of(stream, args);
+    float *const sums[SUM_SETS] = {args->dgamma, args->dbeta, args->add_sums};
+    if (fits && registers_hold(width))
         OCTETS_SWITCH(width, number, backward_held_launch, stream, args, &chunks);
     else
-        backward_wide_launch<number>(stream, args, &chunks, fits);
+        KERNEL_LAUNCH(slow_backward_kernel<number>, (unsigned)chunks.count, SLOW_THREADS, SLOW_ROOM,
+                      stream->handle, *args, chunks.rows, chunks.partial);
     if (chunks.partial != NULL)
         columns_add_sets(stream, chunks.partial, chunks.count, width, sums, chunks.sets,
                          args->overwrite);
