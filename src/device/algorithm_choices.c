@@ -23,7 +23,7 @@
 #include "base/file.h"
 #include "base/log.h"
 
-enum { LINE = CHOICE_KEY + 17 * CHOICE_WORDS + 32, PATH_SIZE = 1024, OF_SIZE = 256 };
+enum { LINE = CHOICE_KEY + 17 * CHOICE_WORDS + 32, PATH_SIZE = 1024, OF_SIZE = 256, TIMES = 1024 };
 
 struct entry {
     char key[CHOICE_KEY];
@@ -220,6 +220,9 @@ bool choices_make(struct choices *choices, const char *key, const struct choice 
                   struct choice *chosen)
 {
     double least = INFINITY;
+    char times[TIMES] = "";
+    size_t length = 0;
+    int best = 0;
     ENSURE(strlen(key) < CHOICE_KEY && strpbrk(key, "=\n") == NULL, "invalid key of a choice: '%s'",
            key);
     if (choices_find(choices, key, usable, context, chosen))
@@ -232,12 +235,16 @@ bool choices_make(struct choices *choices, const char *key, const struct choice 
     bool found = choices_find(choices, key, usable, context, chosen);
     for (int i = 0; i < count && !found; i++) {
         const double seconds = time(context, i);
+        if (length < TIMES)
+            length += (size_t)snprintf(times + length, TIMES - length, " %.1f", 1e6 * seconds);
         if (seconds < least) {
             least = seconds;
             *chosen = candidates[i];
+            best = i;
         }
     }
     if (least < INFINITY) {
+        log_detail("algorithm of %s: candidate %d of %d; us:%s", key, best, count, times);
         found = true;
         choices_put(choices, key, chosen);
         if (choices->file >= 0)

@@ -8,6 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/log.h"
 #include "temporary.h"
 #include "test.h"
 
@@ -97,6 +98,17 @@ TEST(measured_once)
     assert_int_equal(measured_for(cache(), "a 1x2", fastest), 0);
     assert_int_equal(measured_for(cache(), "a 1x3", fastest), CANDIDATES);
     assert_int_equal(measured_for(cache(), "a 1x2", fastest), 0);
+}
+
+TEST(all_times_are_in_the_log)
+{
+    struct choices *choices = open_at("");
+    assert_true(log_to_file(temporary_path("log"), &error));
+    make(choices, "a 1x2", fresh(), fastest);
+    log_close();
+    choices_close(choices);
+    OWNED char *log = temporary_text("log");
+    assert_has(log, "algorithm of a 1x2: candidate 1 of 3; us: 3000.0 1000.0 2000.0\n");
 }
 
 TEST(what_cannot_be_used_is_not_chosen)
