@@ -8,7 +8,7 @@
 #   losses   5 min  20 steps against the CPU's losses, in three precisions, recorded, on 2 ranks; compute-sanitizer
 #   speed    9 min  steps of five models beside PyTorch's, in turns
 #   kernels  8 min  every kernel of a step, by ncu; attention beside PyTorch's
-#   plan            the most valuable measurements of all parts, for two calls of minutes (gpu/plan.sh)
+#   plan     9 min  the most valuable measurements of all parts, in lists for calls of 10 minutes (gpu/plan.sh)
 #   build           vittrain-cuda.so from cuda/*.cu, with nvcc
 #
 # Runs in a checkout that was built with nvcc, or in one in which a bundle (bundle.sh) was unpacked: the folder BUNDLE
@@ -16,8 +16,8 @@
 # there lists is not measured again, so a part that was cut goes on where it stopped.
 #
 # Exit status: 77 without a GPU, 1 if a test or comparison failed, 2 for a wrong call. What was not reached is named at the
-# end. Environment: OUT, BUNDLE, PYTHON (with torch and timm), LIMIT (seconds of each part), and what the parts in gpu/
-# name in their first lines.
+# end. Environment: OUT, BUNDLE, PYTHON (with torch and timm), LIMIT (seconds of each part), LISTS (of plan), and what the
+# parts in gpu/ name in their first lines.
 set -uo pipefail
 cd "$(dirname "$(readlink -f "$0")")/.." || exit 1
 here=$PWD/benchmarks
@@ -36,7 +36,7 @@ fi
 
 . "$here/gpu/common.sh"
 . "$here/common.sh"
-for part in check losses speed kernels plan build; do . "$here/gpu/$part.sh"; done
+for part in check losses speed kernels plan soak build; do . "$here/gpu/$part.sh"; done
 exec > >(tee -a "$out/gpu.log") 2>&1
 logger=$!
 table_open "$csv" || exit 1

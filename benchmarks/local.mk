@@ -47,6 +47,7 @@ EXTRA_DIST += \
 	benchmarks/reference.sh \
 	benchmarks/reference_cnn.py \
 	benchmarks/reference_vit.py \
+	benchmarks/registers.sh \
 	benchmarks/results \
 	benchmarks/scaling.sh \
 	benchmarks/start.sh \

@@ -20,7 +20,7 @@ part_check() {
 
 doctor() {
     # shellcheck disable=SC2086
-    "$launcher" timeout 60 "$vittrain" doctor data.format=synthetic $gpu_settings ||
+    "$launcher" timeout "$(within 60)" "$vittrain" doctor data.format=synthetic $gpu_settings ||
         { fail "doctor: exit status $?"; return 1; }
 }
 
@@ -28,7 +28,7 @@ doctor() {
 operation_test() { # NAME
     local name=$1 device status=0
     [[ -x $build/test/$name ]] || { miss "$name: no $build/test/$name"; return 1; }
-    VITTRAIN_TEST_DEVICE=cuda "$launcher" timeout 60 "$build/test/$name" >"$scratch/test" 2>&1 || status=$?
+    VITTRAIN_TEST_DEVICE=cuda "$launcher" timeout "$(within 60)" "$build/test/$name" >"$scratch/test" 2>&1 || status=$?
     if ((status != 0)); then
         fail "$name: exit status $status"
         grep -vE '^(ok|1\.\.)' "$scratch/test" | head -n 40

@@ -40,13 +40,20 @@ part_begin() { # PART
     check) limit=240 ;;
     losses) limit=300 ;;
     speed) limit=540 ;;
-    plan) limit=260 ;;
+    plan) limit=560 ;;
     *) limit=480 ;;
     esac
     limit=${LIMIT:-$limit}
     build_sum=$(cat "$vittrain" "$VITTRAIN_CUDA_MODULE" | cksum | cut -d ' ' -f 1)
 }
 left() { echo $((limit - (SECONDS - begun))); }
+# within SECONDS: prints the smaller of SECONDS and the time left, at least 5.
+within() {
+    local most=$(left)
+    ((most < $1)) || most=$1
+    ((most > 5)) || most=5
+    echo "$most"
+}
 
 # stage NAME SECONDS COMMAND...: runs the command, which takes about SECONDS, unless an earlier call completed it (with the
 # same build; the plan: with any) or too little time is left. It is completed if it succeeds; `miss` reports what this
@@ -117,21 +124,29 @@ choices_keep() {
 gpu_settings="run.backend=cuda cuda.cache=$choices output.logbook="
 # gpu_steps NAME MODEL BATCH STEPS [SETTING...]: train_steps of common.sh on the GPU by one rank.
 gpu_steps() {
-    local name=$1 model=$2 batch=$3 steps=$4 most=$(left)
+    local name=$1 model=$2 batch=$3 steps=$4
     shift 4
-    ((most < ${RUN_LIMIT:-90})) || most=${RUN_LIMIT:-90}
-    ((most > 10)) || most=10
     # shellcheck disable=SC2086
-    RUN_LIMIT=$most train_steps "$name" 1 auto "$model" "$batch" "$steps" $gpu_settings ${MODEL_SETTINGS:-} "$@" 2>"$scratch/problem" ||
-        { cat "$scratch/problem"; explain "$scratch/$name.log"; return 1; }
+    RUN_LIMIT=$(within "${RUN_LIMIT:-90}") train_steps "$name" 1 auto "$model" "$batch" "$steps" $gpu_settings ${MODEL_SETTINGS:-} "$@" \
+        2>"$scratch/problem" || { cat "$scratch/problem"; explain "$scratch/$name.log"; return 1; }
+}
+
+# variants_keep MODEL LOG: appends the candidates that the program measured to gpu-variants.csv, a row each.
+variants_keep() {
+    local table=$out/gpu-variants.csv
+    [[ -s $table ]] || echo "model,key,candidate,chosen,us" >"$table"
+    sed -n 's/.*algorithm of \(.*\): candidate \([0-9]*\) of [0-9]*; us:\(.*\)/\1,\2,\3/p' "$2" 2>/dev/null |
+        awk -F, -v model="$1" '{ n = split($3, us, " "); for (i = 1; i <= n; i++) print model "," $1 "," i - 1 "," (i - 1 == $2) "," us[i] }' \
+        >>"$table"
 }
 
 # device_measure NAME SUBJECT: appends the rows of `vittrain bench device SUBJECT`.
 device_measure() {
     # shellcheck disable=SC2086
-    "$launcher" timeout 60 "$vittrain" bench device "$2" $gpu_settings train.precision=bf16 bench.output="$csv" \
-        >"$scratch/log" 2>&1 || { fail "$1"; explain "$scratch/log"; return 1; }
-    cat "$scratch/log"
+    "$launcher" timeout "$(within 60)" "$vittrain" bench device "$2" $gpu_settings train.precision=bf16 bench.output="$csv" \
+        output.verbose=on >"$scratch/log" 2>&1 || { fail "$1"; explain "$scratch/log"; return 1; }
+    variants_keep "$2" "$scratch/log"
+    grep -v 'algorithm of' "$scratch/log"
 }
 
 # Bandwidth of a copy, and the product that shares are relative to.

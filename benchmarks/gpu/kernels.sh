@@ -17,34 +17,46 @@ part_kernels() {
     done
 }
 
+# Appends the launches of a step that gpu-kernels.csv does not have yet, as many as ncu reads within NCU_LIMIT. Fails if that are
+# not all; the next call continues.
 kernels_measure() { # MODEL BATCH
-    local model=$1 batch=$2 table=$out/gpu-kernels.csv
+    local model=$1 batch=$2 table=$out/gpu-kernels.csv known status=0
     [[ -s $table ]] || echo "model,kernel,launch,time_ns,dram_bytes,tensor_pipe_percent,grid,block" >"$table"
+    known=$(grep -c "^$model," "$table")
     # Libraries choose their algorithms in this run, outside of the profile.
     gpu_steps kernels "$model" "$batch" 1 train.precision=bf16 cuda.graph=off ||
         { fail "kernels of $model"; return 1; }
-    if ! kernels_ncu "$model" "$batch"; then
+    kernels_ncu "$model" "$batch" || status=$?
+    if [[ ! -s $scratch/table ]]; then
+        ((known == 0)) || { miss "kernels of $model after launch $known: $why"; return 1; }
         echo "ncu gives no counters: $why; times of operations instead"
         operations_measure "$model" "$batch" || return
+        status=0
     fi
     cat "$scratch/table" >>"$table"
-    echo "$model: $(wc -l <"$scratch/table") rows"
+    echo "$model: $(wc -l <"$scratch/table") rows after $known"
+    ((status == 0)) || miss "kernels of $model after launch $((known + $(wc -l <"$scratch/table"))): ${NCU_LIMIT:-150} s are over"
 }
 
 metrics=gpu__time_duration.sum,dram__bytes_read.sum,dram__bytes_write.sum,sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active
-# The third step, by ncu: $scratch/table. Else `why` has the reason.
+# The third step from launch known + 1 on, by ncu: $scratch/table. Fails if that is not the whole step; without any row, `why` has
+# the reason.
 kernels_ncu() { # MODEL BATCH
-    local launcher="$ncu --clock-control none --profile-from-start off --target-processes all --metrics $metrics --csv
-        --page raw --print-units base --print-kernel-base demangled --log-file $scratch/ncu.csv $launcher"
+    local status=0 launcher="$ncu --clock-control none --profile-from-start off --launch-skip $known --target-processes all
+        --metrics $metrics --csv --page raw --print-units base --print-kernel-base demangled --log-file $scratch/ncu.csv $launcher"
     rm -f "$scratch/ncu.csv" "$scratch/table"
     why="not installed"
     [[ -n $ncu ]] || return 1
-    RUN_LIMIT=${NCU_LIMIT:-150} gpu_steps kernels "$1" "$2" 1 train.precision=bf16 cuda.graph=off debug.capture=3 >"$scratch/log"
-    [[ ! -s $scratch/ncu.csv ]] || awk -v model="$1" -f "$here/gpu/ncu_table.awk" "$scratch/ncu.csv" >"$scratch/table"
-    [[ ! -s $scratch/table ]] || return 0
+    RUN_LIMIT=${NCU_LIMIT:-150} gpu_steps kernels "$1" "$2" 1 train.precision=bf16 cuda.graph=off debug.capture=3 >"$scratch/log" || status=$?
+    [[ ! -s $scratch/ncu.csv ]] || awk -v model="$1" -v launch="$known" -f "$here/gpu/ncu_table.awk" "$scratch/ncu.csv" >"$scratch/table"
     why=$(cat "$scratch/ncu.csv" "$scratch/kernels.log" "$scratch/log" 2>/dev/null | grep -m 1 -iE '==error==|==warning==|error')
-    return 1
+    if ((known > 0)) && cmp -s <(launches_named "$scratch/table") <(grep "^$1," "$out/gpu-kernels.csv" | launches_named); then
+        : >"$scratch/table"
+        why="ncu counts --launch-skip from the start of the program"
+    fi
+    [[ -s $scratch/table ]] && return $status
 }
+launches_named() { awk -F '"' '{ print $2 }' "$@" | head -n 5; } # of the first five rows: names of the kernels
 
 # Times of operations over PROFILE_STEPS (20) steps except the first two, with the host waiting for each operation. Writes and prints
 # $scratch/table: one row per operation, with its time per step.
@@ -67,7 +79,7 @@ attention_ours() { # TOKENS
     device_measure attention "attention:$(attention_batch "$1"):$1"
 }
 attention_theirs() { # TOKENS
-    timeout 90 "$python" "$here/gpu/pytorch_kernels.py" "attention:$(attention_batch "$1"):$1" >"$scratch/rows" 2>"$scratch/log" ||
+    timeout "$(within 90)" "$python" "$here/gpu/pytorch_kernels.py" "attention:$(attention_batch "$1"):$1" >"$scratch/rows" 2>"$scratch/log" ||
         { miss "attention of PyTorch over $1 tokens: $(explain "$scratch/log" 1)"; return 1; }
     tee -a "$csv" <"$scratch/rows"
 }

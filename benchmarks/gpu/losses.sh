@@ -17,7 +17,7 @@ part_losses() {
     done
     work=${loss_works%% *}
     for strategy in ddp fsdp; do
-        stage "losses of $work on 2 ranks, $strategy" 30 losses_ranks "${work%:*}" "${work#*:}" "$strategy"
+        stage "losses of $work on 2 ranks, $strategy" 30 losses_ranks "${work%:*}" "${work#*:}" "$strategy" mesh.strategy="$strategy"
     done
     sanitizer_find
     local name tool
@@ -67,7 +67,7 @@ losses_compare() { # MODEL BATCH PRECISION CASE RANKS [SETTING...]
     shift 5
     losses_reference "$model" "$batch" "$precision" "$build/losses" || { fail "$model in $precision on the CPU"; return 1; }
     # shellcheck disable=SC2086
-    losses_run "$name" "$ranks" "$model" "$batch" "$precision" $gpu_settings "$@" 2>"$scratch/problem" ||
+    LOSS_LIMIT=$(within "${LOSS_LIMIT:-100}") losses_run "$name" "$ranks" "$model" "$batch" "$precision" $gpu_settings "$@" 2>"$scratch/problem" ||
         { fail "$model in $precision, $name: $(cat "$scratch/problem")"; return 1; }
     local table=$out/gpu-losses.csv
     [[ -s $table ]] || echo "model,batch,precision,case,step,cpu,gpu" >"$table"
@@ -81,24 +81,31 @@ losses_compare() { # MODEL BATCH PRECISION CASE RANKS [SETTING...]
         { fail "$model in $precision, $name: losses differ from the CPU"; return 1; }
 }
 
-losses_ranks() { # MODEL BATCH STRATEGY
+losses_ranks() { # MODEL BATCH NAME SETTING...
     [[ $loopback == yes ]] || { miss "losses on 2 ranks, $3: the loopback interface is down (ip link set lo up)"; return 1; }
-    losses_compare "$1" "$2" fp32 "$3" 2 cuda.share=yes "mesh.strategy=$3"
+    losses_compare "$1" "$2" fp32 "$3" 2 cuda.share=yes "${@:4}"
 }
 
 # ---- compute-sanitizer, where the machine lets it run.
 sanitizer_find() { sanitizer=$(PATH=$PATH:/usr/local/cuda/bin command -v compute-sanitizer); }
 
+sanitizer_open() { # TOOL WHAT: sets `under`, the words that run a program under the tool
+    [[ -n $sanitizer ]] || { miss "$1 $2: compute-sanitizer is not installed"; return 1; }
+    under=("$sanitizer" --tool "$1" --report-api-errors no --target-processes all --error-exitcode 9)
+}
+
 sanitizer_run() { # TOOL TEST
-    local tool=$1 name=$2 status
-    [[ -n $sanitizer ]] || { miss "$tool $name: compute-sanitizer is not installed"; return 1; }
-    VITTRAIN_TEST_DEVICE=cuda timeout 90 "$sanitizer" --tool "$tool" --report-api-errors no --target-processes all --error-exitcode 9 \
-        "$launcher" "$build/test/$name" >"$scratch/sanitizer" 2>&1
-    status=$?
-    case $status in
-    0) echo "$tool $name: clean" ;;
-    9) fail "$tool $name"; grep -m 20 '=========' "$scratch/sanitizer"; return 1 ;;
-    124) miss "$tool $name: did not end within 90 s" ;;
-    *) miss "$tool $name: $(grep -m 1 -iE 'error|not supported' "$scratch/sanitizer")" ;;
+    local status=0
+    sanitizer_open "$1" "$2" || return
+    VITTRAIN_TEST_DEVICE=cuda timeout -k 5 "$(within 60)" "${under[@]}" "$launcher" "$build/test/$2" >"$scratch/sanitizer" 2>&1 || status=$?
+    sanitizer_result "$1" "$2" "$status" "$scratch/sanitizer"
+}
+
+sanitizer_result() { # TOOL WHAT STATUS LOG
+    case $3 in
+    0) echo "$1 $2: clean" ;;
+    9) fail "$1 $2"; grep -m 20 '=========' "$4"; return 1 ;;
+    124 | 137) miss "$1 $2: did not end in time" ;;
+    *) miss "$1 $2: $(grep -m 1 -iE 'error|not supported' "$4")" ;;
     esac
 }

@@ -1,54 +1,72 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# Part plan: one list of measurements in the order of their value, for a GPU that is lent for minutes. Each call of gpu.sh
+# Part plan: lists of measurements for a GPU that is lent for half an hour, in the order of their value. Each call of gpu.sh
 # continues where the last one stopped, and repeats what failed; what has passed is not repeated, even after a rebuild.
-# Environment: TESTS, PLAN_WORKS and LAUNCH_WORK ("MODEL:BATCH ..."), and what the other parts name.
+# Environment: LISTS (A: correctness, B: where time goes and which variants pay, C: steps in turn with PyTorch's, D: sanitizers,
+# E: two ranks and long runs; default: A B), TESTS, PLAN_WORKS and LAUNCH_WORK ("MODEL:BATCH ..."), STEPS (of a run in B), and
+# what the other parts name.
 
 part_plan() {
-    local work name strategy
-    local works=${PLAN_WORKS:-vit_base_patch32_224:384 vit_base_patch16_224:256 resnet50:256} small=${LAUNCH_WORK:-vit_cifar:64}
+    local list works=${PLAN_WORKS:-vit_base_patch32_224:384 vit_base_patch16_224:256 resnet50:256} small=${LAUNCH_WORK:-vit_cifar:64}
+    local RUN_LIMIT=${RUN_LIMIT:-40} LOSS_LIMIT=${LOSS_LIMIT:-40}
     versions
+    sanitizer_find
+    kernels_open
+    inductor_open
+    for list in ${LISTS:-A B}; do
+        [[ $list == [A-E] ]] || { fail "plan: no list $list"; continue; }
+        "list_$list"
+    done
+    theirs_close
+}
+
+list_A() {
+    local work name
     stage doctor 10 doctor
-    if ! stage "steps of $small by each kind of launch" 20 steps_launched "${small%:*}" "${small#*:}"; then
-        first_step_explain "${small%:*}" "${small#*:}"
-        works=
-    fi
     # shellcheck disable=SC2086
     compile_begin $works
-    for name in ${TESTS:-$(device_tests elements linear attention norm vit_device convnet_device update loss convolution batch_norm \
-        tokens image)}; do
+    for name in ${TESTS:-$(device_tests wgmma attention linear norm elements vit_device convnet_device update loss convolution \
+        batch_norm tokens image)}; do
         together 6 "operations: $name" 15 operation_test "$name"
     done
     together_end
-    [[ -n $works ]] || return 0
+    stage "steps of $small by each kind of launch" 20 steps_launched "${small%:*}" "${small#*:}" ||
+        first_step_explain "${small%:*}" "${small#*:}"
     for work in $loss_works; do
-        for name in fp32 bf16; do
+        for name in $loss_precisions; do
             together 4 "losses of $work in $name" 25 losses_compare "${work%:*}" "${work#*:}" "$name" recorded 1
         done
     done
     together_end
-    for strategy in ddp fsdp; do
-        LOSS_LIMIT=40 stage "losses of $small on 2 ranks, $strategy" 40 losses_ranks "${small%:*}" "${small#*:}" "$strategy"
+    for name in ${SANITIZER_TESTS:-device/test_attention device/test_linear device/test_convolution}; do
+        together 3 "memcheck $name" 60 sanitizer_run memcheck "$name"
     done
+    together_end
     compile_end
+}
+
+list_B() {
+    local work tokens dependent
     stage ceilings 15 ceilings
-    for work in $works; do
-        stage "steps of $work" 15 ours_alone "${work%:*}" "${work#*:}"
+    for dependent in off on; do
+        for work in $works; do
+            stage "steps of $work, cuda.dependent_launch=$dependent" 20 ours_alone "${work%:*}" "${work#*:}" "$dependent"
+        done
     done
-    for work in $works; do
-        stage "operations of $work" 15 operations_measure "${work%:*}" "${work#*:}"
+    for tokens in ${TOKENS:-50 65 197 577}; do
+        stage "attention over $tokens tokens" 10 attention_ours "$tokens"
+        stage "attention over $tokens tokens in PyTorch" 15 attention_theirs "$tokens"
     done
-    variants=compiled dependents=off
-    for work in $works; do
-        stage "speed of $work" 80 speed_measure "${work%:*}" "${work#*:}"
+    # A second turn goes on where ncu was stopped.
+    for work in ${KERNEL_WORKS:-vit_base_patch16_224:256 resnet50:256 resnet50:256}; do
+        NCU_LIMIT=${NCU_LIMIT:-120} stage "kernels of $work" 60 kernels_measure "${work%:*}" "${work#*:}"
     done
-    variants=reduce-overhead dependents="off on"
-    stage "speed of $small" 60 speed_measure "${small%:*}" "${small#*:}"
-    theirs_close
-    work=${works%% *}
-    kernels_open
-    stage "kernels of $work" 60 kernels_measure "${work%:*}" "${work#*:}"
-    stage "attention over 197 tokens" 15 attention_ours 197
-    stage "attention over 197 tokens in PyTorch" 25 attention_theirs 197
+}
+
+list_C() {
+    local work variants=compiled dependents=off
+    for work in $works; do
+        stage "speed of $work" 60 speed_measure "${work%:*}" "${work#*:}"
+    done
 }
 
 # Print the versions. Meanwhile, large libraries are read into the page cache.
@@ -67,11 +85,14 @@ versions() {
 
 # PyTorch's compiler takes up to a minute for each model, mostly on the CPU: it runs beside the tests, a process for each
 # model. Later processes find the result in its cache, which is kept for the next call.
-compile_begin() { # WORK...
+inductor_open() {
     export TORCHINDUCTOR_CACHE_DIR=$build/inductor
-    compiler=
     mkdir -p "$build/inductor"
-    [[ $# != 0 && ! -e $out/inductor.tar.gz ]] || { tar -C "$build" -xzf "$out/inductor.tar.gz" 2>/dev/null; return 0; }
+    [[ ! -e $out/inductor.tar.gz ]] || tar -C "$build" -xzf "$out/inductor.tar.gz"
+}
+compile_begin() { # WORK...
+    compiler=
+    [[ ! -e $out/inductor.tar.gz ]] || return 0
     printf '%s compiled 0\n' "${@/:/ }" | python=$python here=$here timeout "$(left)" xargs -P 3 -I{} sh -c \
         'echo "{}" | "$python" "$here/pytorch_step.py" --device cuda --precision bf16 --serve' &>"$scratch/compile-log" &
     compiler=$!
@@ -89,11 +110,10 @@ compile_end() {
 # Run the step that failed again: the host waits for each kernel, then under compute-sanitizer. Print the first errors.
 first_step_explain() { # MODEL BATCH
     echo "-- CUDA_LAUNCH_BLOCKING=1"
-    CUDA_LAUNCH_BLOCKING=1 RUN_LIMIT=40 gpu_steps blocking "$1" "$2" 1 cuda.graph=off && explain "$scratch/blocking.log" 10
-    sanitizer_find
+    CUDA_LAUNCH_BLOCKING=1 gpu_steps blocking "$1" "$2" 1 cuda.graph=off && explain "$scratch/blocking.log" 10
     [[ -n $sanitizer ]] || return
     echo "-- compute-sanitizer"
     local launcher="$sanitizer --report-api-errors no --target-processes all $launcher"
-    RUN_LIMIT=60 gpu_steps sanitized "$1" "$2" 1 cuda.graph=off
+    gpu_steps sanitized "$1" "$2" 1 cuda.graph=off
     grep -m 40 '=========' "$scratch/sanitized.log"
 }

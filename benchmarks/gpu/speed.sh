@@ -53,27 +53,65 @@ ours_measure() { # MODEL BATCH DEPENDENT_LAUNCH
         'BEGIN { n = int(all / one / 4) * 4; print (n < 12 ? 12 : n > 4000 ? 4000 : n) }')
     ours_run "$1" "$2" "$steps" "$3" && ours_report "$1" "$2" "$steps" "$3"
 }
-# One short run, without PyTorch.
-ours_alone() { # MODEL BATCH
-    local seconds variants= dependents=off
+# One run, without PyTorch. The clock falls during the first second at full power, so it takes several seconds.
+ours_alone() { # MODEL BATCH DEPENDENT_LAUNCH
+    local seconds steps=${STEPS:-96} variants= dependents=$3
     rm -f "$scratch"/seconds-*
-    ours_run "$1" "$2" 24 off && ours_report "$1" "$2" 24 off && speed_shares "$1" "$2"
+    ours_run "$1" "$2" "$steps" "$3" && ours_report "$1" "$2" "$steps" "$3" && speed_shares "$1" "$2"
 }
-ours_report() { # MODEL BATCH STEPS DEPENDENT_LAUNCH: rows of `seconds` and of the wait for data
+ours_report() { # MODEL BATCH STEPS DEPENDENT_LAUNCH: rows of `seconds`, of the wait for data and of the clock
+    local suffix=
+    [[ $4 == off ]] || suffix=" by dependent launches"
     echo "$seconds" >>"$scratch/seconds-ours-$4"
-    if [[ $4 == on ]]; then
-        report "training step" "$1" "$2" "step by dependent launches" "$seconds" s
-        return
-    fi
-    report "training step" "$1" "$2" step "$seconds" s
-    report "training step" "$1" "$2" "data wait" \
+    report "training step" "$1" "$2" "step$suffix" "$seconds" s
+    [[ $4 == on ]] || report "training step" "$1" "$2" "data wait" \
         "$(column_of "$scratch/speed/metrics.csv" data_seconds $(($3 / 4)) | median)" s
+    clocks_report "$1" "$2" "$suffix"
 }
 ours_run() { # MODEL BATCH STEPS DEPENDENT_LAUNCH: sets `seconds` of a step
+    local status=0
+    clocks_begin
     gpu_steps speed "$1" "$2" $(($3 - 2)) train.precision=bf16 augment.flip=0.5 data.workers=12 data.distinct=1024 output.log_every=$(($3 / 4)) \
-        cuda.dependent_launch="$4" ||
-        { fail "speed of $1, batch $2"; return 1; }
+        cuda.dependent_launch="$4" || status=$?
+    clocks_end
+    variants_keep "$1" "$scratch/speed/train.log"
+    ((status == 0)) || { fail "speed of $1, batch $2"; return 1; }
     seconds=$(column_of "$scratch/speed/metrics.csv" step_seconds $(($3 / 4)) | median)
+}
+
+# ---- Clock and power: nvidia-smi beside a run, ten times a second.
+clocks_begin() {
+    stdbuf -oL nvidia-smi -i 0 --query-gpu=clocks.sm,power.draw.instant,clocks_event_reasons.active --format=csv,noheader,nounits \
+        -lms 100 >"$scratch/clocks" 2>&1 &
+    sampler=$!
+}
+clocks_end() {
+    kill "$sampler" 2>/dev/null
+    wait "$sampler" 2>/dev/null
+}
+# Rows of the samples whose power is at least 75 % of the largest: the others are from the start and the end of the program.
+# For each reason that lowers the clock: the share of samples that have it.
+clocks_report() { # MODEL BATCH SUFFIX
+    local bit reason share
+    awk -F ', *' '
+        function number(text,    i, n) { # "0x0000000000000004"
+            for (i = 3; i <= length(text); i++) n = 16 * n + index("0123456789abcdef", tolower(substr(text, i, 1))) - 1
+            return n + 0
+        }
+        NF == 3 && $1 ~ /^[0-9]+$/ && $2 ~ /^[0-9.]+$/ {
+            power[++n] = $2 + 0
+            line[n] = $1 " " $2 " " number($3)
+            if (power[n] > most) most = power[n]
+        }
+        END { for (i = 1; i <= n; i++) if (power[i] >= 0.75 * most) print line[i] }' "$scratch/clocks" >"$scratch/busy"
+    [[ -s $scratch/busy ]] || { miss "clock of $1: $(explain "$scratch/clocks" 1)"; return 0; }
+    report "training step" "$1" "$2" "SM clock$3" "$(cut -d ' ' -f 1 "$scratch/busy" | median)" MHz
+    report "training step" "$1" "$2" "power$3" "$(cut -d ' ' -f 2 "$scratch/busy" | median)" W
+    report "training step" "$1" "$2" "largest power$3" "$(cut -d ' ' -f 2 "$scratch/busy" | sort -g | tail -n 1)" W
+    while read -r bit reason; do
+        share=$(awk -v bit="$bit" '{ count += int($3 / bit) % 2 } END { printf "%.2f", count / NR }' "$scratch/busy")
+        [[ $share == 0.00 ]] || report "training step" "$1" "$2" "clock limited by $reason$3" "$share" ""
+    done <<<$'4 power\n8 hardware\n32 temperature\n64 temperature (hardware)\n128 power brake'
 }
 
 # ---- PyTorch: one process for all measurements (pytorch_step.py --serve), asked line by line. After a request without an
@@ -112,6 +150,7 @@ theirs_measure() { # MODEL BATCH VARIANT
 # Medians of the turns, as shares of the device and over each variant of PyTorch.
 speed_shares() { # MODEL BATCH
     local model=$1 batch=$2 ours theirs variant flops ceiling
+    [[ -s $scratch/seconds-ours-off ]] || return 0
     ours=$(median <"$scratch/seconds-ours-off")
     flops=$(sed -n 's/.*"flops_per_image": \([0-9.e+]*\).*/\1/p' "$scratch/speed/result.json" | head -n 1)
     ceiling=$(ceiling_of)

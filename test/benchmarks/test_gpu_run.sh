@@ -24,7 +24,11 @@ stand_in() { # NAME: a script from standard input
     chmod +x "$work/bin/$1"
 }
 stand_in nvidia-smi <<'END'
-case $1 in
+case $* in
+*-lms*)
+    printf '1980, 90.00, 0x0000000000000001\n1500, 690.00, 0x0000000000000004\n1530, 700.00, 0x0000000000000044\n1560, 680.00, 0x0000000000000000\n'
+    exec sleep 600
+    ;;
 -L) echo "GPU 0: an emulated one" ;;
 --query-gpu*) echo "emulated GPU, 1.0" ;;
 esac
@@ -67,8 +71,9 @@ gpu() {
     run_log=$work/$1.log
     shift
     (cd "$tree" && exec env PATH="$work/bin:$PATH" OUT="$out" PYTHON=python TESTS="device/test_loss device/test_cut device/test_planes" STEP_WORKS=vit_cifar:8 \
-        PLAN_WORKS=vit_cifar:8 LAUNCH_WORK="${launch_work:-vit_cifar:8}" \
-        SPEED_WORKS=vit_cifar:8 KERNEL_WORKS=vit_cifar:8 LOSS_WORKS=vit_cifar:8 LOSS_PRECISIONS="fp32 bf16" SIDE=64 TOKENS=5 \
+        PLAN_WORKS=vit_cifar:8 LAUNCH_WORK="${launch_work:-vit_cifar:8}" LISTS="${lists:-A B}" STEPS=12 RACE_WORKS=vit_cifar:bf16 \
+        FP16_STEPS=40 EQUAL_STEPS=6 RUN_LIMIT=90 LOSS_LIMIT=90 \
+        SPEED_WORKS=vit_cifar:8 KERNEL_WORKS=vit_cifar:8 LOSS_WORKS=vit_cifar:8 LOSS_PRECISIONS="fp32 bf16${fp16:-}" SIDE=64 TOKENS=5 \
         ATTENTION_ROWS=8 TURNS=1 SPEED_SECONDS=0.2 PROFILE_STEPS=4 SANITIZER_TESTS="${sanitized:-device/test_planes}" MODEL_SETTINGS="$small" \
         LOSS_SETTINGS="$small" $isolate benchmarks/gpu.sh "$@") >"$run_log" 2>&1 </dev/null
     status=$?
@@ -76,7 +81,7 @@ gpu() {
 lacks() { ! grep -qE -- "$2" "$1" || echo "$1 has: $2;"; }
 
 # ---- The bundle.
-(cd "$TEST_SOURCE" && LOSS_WORKS=vit_cifar:8 LOSS_PRECISIONS="fp32 bf16" LOSS_SETTINGS="$small" MODULE=test/emulated-cuda.so \
+(cd "$TEST_SOURCE" && LOSS_WORKS=vit_cifar:8 LOSS_PRECISIONS="fp32 bf16 fp16" LOSS_SETTINGS="$small" MODULE=test/emulated-cuda.so \
     BUNDLE_LEVEL=1 BUNDLE_MOST=1000 benchmarks/bundle.sh "$work/bundle.tar.gz") >bundle.log 2>&1
 status=$?
 result 'a bundle is made; one that is too large is an error' "$(ended 1; has bundle.log 'bundle.tar.gz is larger than')" bundle.log
@@ -154,6 +159,14 @@ result 'steps are rows, with their shares of the ceilings' "$(
         has "$out/gpu.csv" ",vittrain,[^,]*,training step,vit_cifar,8,bf16,none,1,1,$metric,1,"
     done
     has speed.log '^not measured: PyTorch \(compiled\), vit_cifar, batch 8: no answer')" speed.log
+result 'each row of steps has the clock of the samples at full power' "$(
+    for suffix in '' ' by dependent launches'; do
+        for metric in "SM clock$suffix,1530,MHz" "power$suffix,690.00,W" "largest power$suffix,700.00,W" \
+            "clock limited by power$suffix,0.67," "clock limited by temperature \(hardware\)$suffix,0.33,"; do
+            has "$out/gpu.csv" ",training step,vit_cifar,8,bf16,none,1,1,$metric,1,"
+        done
+    done
+    lacks "$out/gpu.csv" 'clock limited by hardware')" "$out/gpu.csv"
 
 # ---- kernels.
 gpu profile kernels
@@ -167,9 +180,13 @@ result 'without counters the times of operations are taken' "$(
 stand_in ncu <<'END'
 until [[ $1 == */gpu/run ]]; do
     [[ $1 != --log-file ]] || log=$2
+    [[ $1 != --launch-skip ]] || skip=$2
     shift
 done
 VITTRAIN_EMULATION_CAPTURE=$log.launches "$@" || exit
+[[ -z $NCU_COUNTS_ALL ]] || skip=0
+sed -i "1,${skip}d" "$log.launches"
+[[ -z $NCU_CUT ]] || sed -i 5q "$log.launches"
 {
     echo '==PROF== Connected'
     echo '"ID","Kernel Name","Context","Stream","Block Size","Grid Size","dram__bytes_read.sum","dram__bytes_write.sum","gpu__time_duration.sum","sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active"'
@@ -178,6 +195,7 @@ VITTRAIN_EMULATION_CAPTURE=$log.launches "$@" || exit
         echo "\"$((id++))\",\"$kernel\",\"1\",\"7\",\"(${block//x/, })\",\"(${grid//x/, })\",\"1,024\",\"512\",\"2,000\",\"12.5\""
     done <"$log.launches"
 } >"$log"
+[[ -z $NCU_CUT ]]
 END
 rm "$out/gpu-done.txt" "$out/gpu-kernels.csv"
 gpu ncu kernels
@@ -190,33 +208,66 @@ result 'the kernels of one step are rows' "$(
     [ ! -e leaked ] || cat leaked)" ncu.log
 
 # ---- plan.
+stages() { sed -n 's/^== \([a-z]*\).*/\1/p' "$1" | uniq | tr '\n' ' '; } # LOG: kinds of its stages, in their order
 rm "$out"/*
 echo 'exit 1' >>"$bundle/test/device/test_cut"
 mv "$bundle/losses/vit_cifar-8-fp32.right" "$bundle/losses/vit_cifar-8-fp32"
+LIMIT=1 gpu late plan
+result 'a call without time measures nothing' "$(
+    ended
+    has late.log '^not measured: doctor: 1 s of plan are nearly over'
+    lacks late.log '^== ')" late.log
+rm -r "$bundle/gpu-choices"
+fp16=' fp16'
+export NCU_CUT=1
 gpu first plan
-result 'the plan goes on after a test that fails' "$(
+result 'its first call runs the lists A and B in order, also after a test that fails' "$(
     ended 1
+    [ "$(stages first.log)" = 'doctor operations steps losses memcheck ceilings steps attention kernels ' ] || stages first.log
     has first.log '^FAILED: device/test_cut'
-    lacks first.log '^FAILED: doctor'
     has first.log '^device/test_planes: [1-9][0-9]* passed on emulated GPU'
-    has first.log '^vit_cifar in bf16, recorded: 20 losses'
+    has first.log '^vit_cifar in fp16, recorded: 20 losses'
+    has first.log '^memcheck device/test_planes: clean'
+    has first.log '^not measured: kernels of vit_cifar after launch 5'
     has "$out/gpu.csv" ',training step,vit_cifar,8,bf16,none,1,1,data wait,'
-    has "$out/gpu-kernels.csv" '^vit_cifar,"[^"]*attention_kernel')" first.log
+    has "$out/gpu.csv" ',training step,vit_cifar,8,bf16,none,1,1,SM clock by dependent launches,1530,MHz,'
+    has "$out/gpu-variants.csv" '^product:64,bf16 [^,]*,0,[01],[0-9.]+$')" first.log
 sed -i '$d' "$bundle/test/device/test_cut"
 echo >>"$bundle/vittrain-cuda.so"
-gpu second plan
-result 'its second call repeats only that test, with another build' "$(
-    has second.log '^device/test_cut: 1 passed on a stand-in'
-    [ "$(grep -c '^== operations:' second.log)" = 1 ] || echo "other tests;"
-    lacks second.log '^== (doctor|steps of|losses of vit_cifar in)')" second.log
+unset NCU_CUT
+NCU_COUNTS_ALL=1 gpu again plan
+result 'a kernel is not measured twice' "$(
+    ended
+    has again.log '^not measured: kernels of vit_cifar after launch 5: ncu counts --launch-skip from the start'
+    [ "$(stages again.log)" = 'operations attention kernels ' ] || stages again.log
+    has again.log '^device/test_cut: 1 passed on a stand-in'
+    [ "$(grep -c '^== operations:' again.log)" = 1 ] || echo "other tests;")" again.log
+gpu rest plan
+result 'a later call, with another build, repeats what failed and completes the kernels' "$(
+    ended
+    [ "$(stages rest.log)" = 'attention kernels ' ] || stages rest.log
+    awk -F, 'NR > 1 && $(NF - 5) != NR - 1 { print "row " NR; exit 1 }' "$out/gpu-kernels.csv"
+    [ "$(grep -c '^vit_cifar,"[^"]*attention_kernel' "$out/gpu-kernels.csv")" = 1 ] || echo "not one launch of attention;"
+    [ "$(find "$out" -type f | wc -l)" -le 8 ] || echo "more than 8 files;")" rest.log
+rm -f bin/ip
+lists='C D E F' gpu lists plan
+result 'steps in turn, sanitizers, two ranks and long runs are the other lists' "$(
+    ended 1
+    has lists.log '^FAILED: plan: no list F'
+    grep '^FAILED' lists.log | grep -v 'no list F'
+    has lists.log '^not measured: PyTorch \(compiled\), vit_cifar, batch 8, turn|^not measured: PyTorch \(compiled\), vit_cifar, batch 8: no answer'
+    for tool in racecheck initcheck synccheck; do has lists.log "^$tool steps of vit_cifar in bf16: clean"; done
+    for case in ddp fsdp zero1 zero2 background; do has lists.log "^vit_cifar in fp32, $case: 20 losses, at most"; done
+    has lists.log 'written in the background'
+    has lists.log '^40 losses, 0 not finite; [1-9][0-9]* updates skipped'
+    has lists.log '^[0-9]+ [0-9]+ two/weights.safetensors')" lists.log
 rm "$out"/*
-launch_work=no_model:8 gpu broken plan
-result 'a first step that fails is repeated for its reason, and ends the plan after the tests of operations' "$(
+lists=A launch_work=no_model:8 gpu broken plan
+result 'a first step that fails is repeated for its reason' "$(
     ended 1
     has broken.log '^-- CUDA_LAUNCH_BLOCKING=1'
     has broken.log '^-- compute-sanitizer'
-    has broken.log '^device/test_loss: [1-9][0-9]* passed'
-    lacks broken.log '^== (losses|speed)')" broken.log
+    has broken.log '^device/test_loss: [1-9][0-9]* passed')" broken.log
 
 # ---- build.
 gpu same build
