@@ -15,6 +15,32 @@ extern "C" {
 struct cuda_device;
 struct engines;
 
+/* A convolution of images (shape.images) with stride 2 is computed with stride 1 on folded images
+ * (space to depth): pixel (2 r + i, 2 q + j) of the padded image, channel c, becomes pixel (r, q),
+ * channel 8 i + 4 j + c. Taps of the filters are folded in the same way. Channels, taps and pixels
+ * that do not exist are 0. So the library needs no copies with padding or with more channels. */
+enum { FOLD_CHANNELS = 4, FOLDED_CHANNELS = 4 * FOLD_CHANNELS };
+
+/* True if a convolution of images can be folded: convolution_reads_images of device.h. */
+static inline bool convolution_folds(enum data_type type, const struct convolution_shape *s)
+{
+    return type != TYPE_FP32 && s->stride == 2 && s->in <= FOLD_CHANNELS;
+}
+
+/* Return the convolution of folded images, which has the same y. */
+static inline struct convolution_shape convolution_folded(const struct convolution_shape *s)
+{
+    struct convolution_shape folded = *s;
+    folded.kernel = (s->kernel + 1) / 2;
+    folded.height = convolved_height(s) + folded.kernel - 1;
+    folded.width = convolved_width(s) + folded.kernel - 1;
+    folded.in = FOLDED_CHANNELS;
+    folded.stride = 1;
+    folded.padding = 0;
+    folded.images = 0;
+    return folded;
+}
+
 enum convolution_part {
     CONVOLUTION_FORWARD, /* y = x * filter */
     CONVOLUTION_INPUTS,  /* x = gradient of the inputs; y is that of the outputs */

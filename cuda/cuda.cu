@@ -308,6 +308,7 @@ extern "C" const struct device_backend vittrain_device_cuda = {
     .sensors = cuda_sensors,
     .attention_fits = cuda_attention_fits,
     .sums_gradients = true,
+    .convolution_reads_images = convolution_folds,
     .convolution_workspace = cuda_convolution_workspace,
     .allocate = cuda_allocate,
     .release = cuda_release,

@@ -121,14 +121,18 @@ static struct counted attention_cost(enum data_type type, double heads, double q
     return cost_add_drawn(dropout, cost.size[0] * tokens * tokens, cost);
 }
 
-/* Elements of tensors, and the inner dimension of one output. */
+/* Elements of tensors, and the inner dimension of one output. read: x as the convolution reads it;
+ * folded images (shape.images) have 4 channels per pixel. */
 struct convolved {
-    double x, y, weight, inner;
+    double x, read, y, weight, inner;
 };
 
 static struct convolved convolved_sizes(const struct convolution_shape *shape)
 {
-    return (struct convolved){.x = (double)convolution_pixels(shape) * (double)shape->in,
+    const double pixels = (double)convolution_pixels(shape), x = pixels * (double)shape->in;
+
+    return (struct convolved){.x = x,
+                              .read = shape->images ? 4 * pixels : x,
                               .y = (double)convolved_pixels(shape) * (double)shape->out,
                               .weight = (double)convolution_weights(shape),
                               .inner = (double)(shape->in * shape->kernel * shape->kernel)};
@@ -147,8 +151,10 @@ static struct counted convolution_forward_cost(const struct convolution_forward 
         const struct linear_forward linear = convolution_as_linear(args);
         return linear_forward_cost(&linear);
     }
-    kernel_add(&counted, "transpose", "filters", 0, 2 * weight);
-    kernel_add(&counted, "convolution", "y", counted.flops, T(x, n.x + n.y) + weight);
+    kernel_add(&counted, args->shape.images ? "fold" : "transpose", "filters", 0, 2 * weight);
+    if (args->shape.images)
+        kernel_add(&counted, "fold", "images", 0, T(x, n.x + n.read));
+    kernel_add(&counted, "convolution", "y", counted.flops, T(x, n.read + n.y) + weight);
     if (args->relu || args->bias != NULL)
         kernel_add(&counted, "relu", "y", 0, 2 * T(y, n.y));
     return counted;
@@ -172,8 +178,11 @@ static struct counted convolution_backward_cost(const struct convolution_backwar
         return linear_backward_cost(&linear);
     }
     if (args->dweight != NULL) {
-        kernel_add(&counted, "convolution", "dweight", flops, x + y + weight);
-        kernel_add(&counted, "transpose", "dweight", 0, weight + 2 * F(dweight, n.weight));
+        if (args->shape.images)
+            kernel_add(&counted, "fold", "images", 0, x + n.read * size);
+        kernel_add(&counted, "convolution", "dweight", flops, n.read * size + y + weight);
+        kernel_add(&counted, args->shape.images ? "fold" : "transpose", "dweight", 0,
+                   weight + 2 * F(dweight, n.weight));
     }
     if (args->dbias != NULL)
         kernel_add(&counted, "column_sums", "dbias", 0, y);

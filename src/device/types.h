@@ -96,6 +96,7 @@ struct convolution_shape {
     int64_t batch, height, width; /* of x */
     int64_t in, out;              /* channels */
     int64_t kernel, stride, padding;
+    int64_t images; /* 1: x is [batch, in, height, width] and has no gradient; else 0 */
 };
 
 /* Return the output size of a convolution or max pool: (size + 2 padding - kernel) / stride + 1,

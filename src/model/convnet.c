@@ -24,7 +24,8 @@ struct convolution_shape convnet_convolution_shape(const struct convnet_node *no
                                       .out = node->channels,
                                       .kernel = node->kernel,
                                       .stride = node->stride,
-                                      .padding = node->padding};
+                                      .padding = node->padding,
+                                      .images = node->reads_images};
 }
 
 void convnet_unit(struct convnet *convnet, const char *name)
@@ -258,6 +259,17 @@ static void gradients_plan(struct convnet *convnet)
     }
 }
 
+/* If the first node is a convolution that reads the images channels first, node 0 has no output. */
+static void first_convolution_plan(struct convnet *convnet)
+{
+    const struct device_backend *backend = convnet->model.device->backend;
+    struct convnet_node *first = &convnet->nodes[1];
+    const struct convolution_shape shape = convnet_convolution_shape(first, 1);
+    first->reads_images = first->kind == CONVNET_CONVOLUTION &&
+                          backend->convolution_reads_images != NULL &&
+                          backend->convolution_reads_images(convnet->model.compute, &shape);
+}
+
 static void convnet_activations(struct model *model, struct arena *arena, int64_t batch,
                                 bool training)
 {
@@ -265,6 +277,7 @@ static void convnet_activations(struct model *model, struct arena *arena, int64_
     struct convnet_slots *slots = training ? &convnet->gradients : &convnet->outputs;
     int64_t channels = 0; /* most of any norm */
     size_t workspace = 0;
+    first_convolution_plan(convnet);
     for (int n = 0; n < convnet->node_count; n++) {
         const struct convnet_node *node = &convnet->nodes[n];
         if (node->kind == CONVNET_BATCH_NORM)
@@ -279,7 +292,8 @@ static void convnet_activations(struct model *model, struct arena *arena, int64_
     }
     for (int n = 0; training && n < convnet->node_count - 1; n++) {
         struct convnet_node *node = &convnet->nodes[n];
-        const int64_t elements = batch * convnet_elements(node);
+        const bool unused = n == 0 && convnet->nodes[1].reads_images;
+        const int64_t elements = unused ? 0 : batch * convnet_elements(node);
         arena_for_unit(arena, node->unit);
         node->y = activation_take(arena, elements, type_size(model->compute));
         if (node->kind == CONVNET_MAX_POOL)

@@ -46,8 +46,9 @@ struct convnet_node {
     int parameters;                  /* number of its first parameter in the unit */
     int states;                      /* batch norm: number of running_mean in the unit */
     bool frozen;                     /* batch norm: normalises with the running statistics */
-    bool clipped; /* output of a relu, whose gradient the readers mask (x_relu) */
-    int slot;     /* of the output in evaluation */
+    bool reads_images; /* the first convolution, if the device reads images channels first */
+    bool clipped;      /* output of a relu, whose gradient the readers mask (x_relu) */
+    int slot;          /* of the output in evaluation */
     int gradient[2],
         gradient_count; /* slots of the output's gradient, one per reader; -1: logits */
     int input_gradient; /* slot of the gradient of the input; -1: none */

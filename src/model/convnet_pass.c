@@ -23,6 +23,8 @@ static float *parameter_gradient(const struct convnet_node *node, const struct m
 static void *output_of(const struct convnet *convnet, const struct model_pass *pass, int number)
 {
     const struct convnet_node *node = &convnet->nodes[number];
+    if (number == 0 && convnet->nodes[1].reads_images)
+        return (void *)pass->images;
     if (number == convnet->node_count - 1)
         return pass->logits;
     return pass->training ? node->y : convnet->outputs.memory[node->slot];
@@ -57,8 +59,9 @@ static void node_forward(const struct convnet *convnet, const struct model_pass 
     void *y = output_of(convnet, pass, number);
     switch (node->kind) {
     case CONVNET_IMAGES:
-        MODEL_RUN(convnet, pass, transpose, .batch = pass->batch, .rows = channels,
-                  .columns = pixels, .x = x, .y = y);
+        if (y != x)
+            MODEL_RUN(convnet, pass, transpose, .batch = pass->batch, .rows = channels,
+                      .columns = pixels, .x = x, .y = y);
         break;
     case CONVNET_CONVOLUTION:
         MODEL_RUN(convnet, pass, convolution_forward,

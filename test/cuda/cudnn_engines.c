@@ -105,6 +105,15 @@ static void selection_check(const char *model, const struct engine_device *devic
     selected++;
 }
 
+/* The shape that the library computes. */
+static struct convolution_shape shape_of(const struct convnet_node *node, enum data_type type,
+                                         int64_t batch)
+{
+    const struct convolution_shape shape = convnet_convolution_shape(node, batch);
+    const bool folds = node->input == 0 && convolution_folds(type, &shape);
+    return folds ? convolution_folded(&shape) : shape;
+}
+
 /* A convolution in every precision of a GPU: large batches use tensor cores, smaller ones need no
  * workspace. */
 static void node_check(const char *model, const struct engine_device *device,
@@ -121,7 +130,7 @@ static void node_check(const char *model, const struct engine_device *device,
             struct engine_problem problem = {.part = (enum convolution_part)part,
                                              .type = precisions[i].type,
                                              .tf32 = precisions[i].tf32,
-                                             .shape = convnet_convolution_shape(node, 256)};
+                                             .shape = shape_of(node, precisions[i].type, 256)};
             if (part == CONVOLUTION_INPUTS && node->input == 0)
                 continue; /* images have no gradient */
             if ((problem.type == TYPE_BF16 && !gpu->bf16) || (problem.tf32 && !gpu->tf32))
@@ -129,7 +138,7 @@ static void node_check(const char *model, const struct engine_device *device,
             selection_check(model, device, &problem,
                             engine_workspace_limit(problem.type, &problem.shape),
                             problem.type != TYPE_FP32 || problem.tf32);
-            problem.shape = convnet_convolution_shape(node, 7);
+            problem.shape = shape_of(node, problem.type, 7);
             selection_check(model, device, &problem, 0, false);
         }
 }

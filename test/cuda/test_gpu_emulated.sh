@@ -58,6 +58,13 @@ result 'the CPU trains convolutions' "$(ended)" "$work/cpu.log"
 trains 'convolutions, recorded' 1
 trains 'convolutions on 2 GPUs, not recorded' 2 mesh.strategy=fsdp cuda.graph=off
 
+# The first convolution of ResNets reads the images in 16 bits, without a transposition.
+run 1 plan plan model.name=resnet50 data.format=synthetic data.image=64 train.batch=2 train.precision=bf16 \
+    run.backend=cuda plan.machine=none plan.operations="$work/plan.csv"
+awk -F, '$7 == "fold" || $6 == "transpose" { printf "%s %s;", $7, $8 }' "$work/plan.csv" >"$work/folded"
+result 'images are folded for the first convolution' \
+    "$(ended; grep -qx 'fold filters;fold images;fold images;fold dweight;' "$work/folded" || cat "$work/folded")" "$work/plan.log"
+
 # The highest learning rate is one at which the loss just diverges.
 for backend in cpu cuda; do
     run 1 range find lr $tiny run.backend=$backend find.steps=12 find.first=1e-3 find.last=30 find.stop=0 \

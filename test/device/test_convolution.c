@@ -11,46 +11,50 @@ struct convolution_case {
     bool bias, relu, x_relu;
 };
 
-/* {batch, height, width, in, out, kernel, stride, padding}. The first EMULATED ones are for the
- * emulated GPU. Odd batches overwrite gradients. */
+/* {batch, height, width, in, out, kernel, stride, padding, images}. The first EMULATED ones are for
+ * the emulated GPU. Odd batches overwrite gradients. */
 static const struct convolution_case cases[] = {
-    {TYPE_FP32, {2, 9, 7, 3, 4, 3, 1, 1}, true, true, false},
-    {TYPE_FP32, {3, 6, 10, 4, 8, 3, 1, 1}, true, true, true},
-    {TYPE_FP32, {40, 8, 8, 4, 8, 3, 1, 1}, false, false, false}, /* in several pieces */
-    {TYPE_FP32, {1, 1, 12, 5, 3, 1, 1, 0}, false, true, true},
-    {TYPE_FP32, {1, 9, 11, 8, 17, 5, 2, 2}, true, true, false},
-    {TYPE_FP32, {2, 9, 7, 17, 5, 3, 2, 3}, true, false, true}, /* more padding than kernel */
-    {TYPE_BF16, {2, 9, 7, 3, 4, 3, 1, 1}, true, true, false},
-    {TYPE_BF16, {3, 1, 5, 48, 16, 1, 1, 0}, true, false, false},
-    {TYPE_FP16, {2, 9, 7, 3, 4, 3, 1, 1}, true, true, true},
-    {TYPE_FP16, {2, 6, 5, 17, 32, 3, 2, 1}, false, false, false},
-    {TYPE_FP32, {0, 8, 8, 3, 4, 3, 1, 1}, true, false, false},
-    {TYPE_FP32, {1, 1, 1, 1, 1, 1, 1, 0}, true, false, false},
-    {TYPE_FP32, {2, 14, 14, 3, 16, 7, 2, 3}, false, false, false},
-    {TYPE_FP32, {2, 10, 10, 3, 6, 1, 2, 0}, false, false, false}, /* WRONG_WITH_ONEDNN */
-    {TYPE_FP32, {2, 6, 6, 33, 48, 3, 2, 1}, false, false, true},
-    {TYPE_FP32, {2, 5, 5, 64, 32, 1, 2, 0}, false, false, false},
-    {TYPE_FP32, {2, 7, 5, 16, 16, 5, 1, 0}, true, false, true},
-    {TYPE_FP32, {2, 4, 4, 80, 96, 3, 1, 1}, true, true, true},
-    {TYPE_FP32, {1, 8, 11, 20, 24, 2, 3, 0}, false, true, false},  /* pixels of x without a tap */
-    {TYPE_FP32, {1, 4, 2, 16, 3, 2, 3, 0}, false, false, false},   /* the same; narrow */
-    {TYPE_FP32, {1, 70, 66, 16, 18, 3, 1, 0}, true, false, true},  /* more than one band */
-    {TYPE_FP32, {35, 5, 4, 17, 33, 3, 1, 2}, false, false, false}, /* more than one part */
-    {TYPE_BF16, {2, 6, 6, 32, 64, 3, 1, 1}, false, false, false},
-    {TYPE_BF16, {1, 13, 9, 3, 32, 7, 2, 3}, false, false, false},
-    {TYPE_BF16, {2, 5, 5, 64, 32, 1, 2, 0}, false, true, true},
-    {TYPE_BF16, {1, 7, 8, 24, 40, 5, 1, 2}, true, true, true},
-    {TYPE_BF16, {2, 6, 9, 20, 40, 3, 2, 1}, false, false, true},
-    {TYPE_BF16, {5, 4, 4, 72, 80, 3, 1, 1}, true, false, false}, /* more than one part of out */
-    {TYPE_BF16, {1, 3, 5, 300, 8, 1, 1, 0}, true, false, false}, /* more than one part of in */
-    {TYPE_BF16, {2, 3, 4, 264, 500, 1, 1, 0}, true, true, true}, /* a linear layer with AMX */
-    {TYPE_BF16, {2, 5, 4, 500, 264, 1, 2, 0}, true, true, true}, /* the same, copied pixels */
-    {TYPE_BF16, {35, 5, 4, 17, 33, 3, 1, 2}, false, false, false},
-    {TYPE_BF16, {1, 70, 66, 5, 18, 3, 1, 0}, true, false, true}, /* more than one chunk of pixels */
-    {TYPE_BF16, {4, 8, 1, 64, 64, 3, 2, 1}, false, false, false}, /* wrong with oneDNN 2.6 */
-    {TYPE_FP16, {1, 8, 8, 12, 6, 5, 1, 2}, true, true, true},
+    {TYPE_FP32, {2, 9, 7, 3, 4, 3, 1, 1, 0}, true, true, false},
+    {TYPE_FP32, {3, 6, 10, 4, 8, 3, 1, 1, 0}, true, true, true},
+    {TYPE_FP32, {40, 8, 8, 4, 8, 3, 1, 1, 0}, false, false, false}, /* in several pieces */
+    {TYPE_FP32, {1, 1, 12, 5, 3, 1, 1, 0, 0}, false, true, true},
+    {TYPE_FP32, {1, 9, 11, 8, 17, 5, 2, 2, 0}, true, true, false},
+    {TYPE_FP32, {2, 9, 7, 17, 5, 3, 2, 3, 0}, true, false, true}, /* more padding than kernel */
+    {TYPE_BF16, {2, 9, 7, 3, 4, 3, 1, 1, 0}, true, true, false},
+    {TYPE_BF16, {3, 1, 5, 48, 16, 1, 1, 0, 0}, true, false, false},
+    {TYPE_FP16, {2, 9, 7, 3, 4, 3, 1, 1, 0}, true, true, true},
+    {TYPE_FP16, {2, 6, 5, 17, 32, 3, 2, 1, 0}, false, false, false},
+    {TYPE_FP32, {0, 8, 8, 3, 4, 3, 1, 1, 0}, true, false, false},
+    {TYPE_FP32, {1, 1, 1, 1, 1, 1, 1, 0, 0}, true, false, false},
+    {TYPE_FP32, {2, 14, 14, 3, 16, 7, 2, 3, 0}, false, false, false},
+    {TYPE_FP32, {2, 10, 10, 3, 6, 1, 2, 0, 0}, false, false, false}, /* WRONG_WITH_ONEDNN */
+    {TYPE_FP32, {2, 6, 6, 33, 48, 3, 2, 1, 0}, false, false, true},
+    {TYPE_FP32, {2, 5, 5, 64, 32, 1, 2, 0, 0}, false, false, false},
+    {TYPE_FP32, {2, 7, 5, 16, 16, 5, 1, 0, 0}, true, false, true},
+    {TYPE_FP32, {2, 4, 4, 80, 96, 3, 1, 1, 0}, true, true, true},
+    {TYPE_FP32, {1, 8, 11, 20, 24, 2, 3, 0, 0}, false, true, false}, /* pixels of x without a tap */
+    {TYPE_FP32, {1, 4, 2, 16, 3, 2, 3, 0, 0}, false, false, false},  /* the same; narrow */
+    {TYPE_FP32, {1, 70, 66, 16, 18, 3, 1, 0, 0}, true, false, true}, /* more than one band */
+    {TYPE_FP32, {35, 5, 4, 17, 33, 3, 1, 2, 0}, false, false, false}, /* more than one part */
+    {TYPE_BF16, {2, 6, 6, 32, 64, 3, 1, 1, 0}, false, false, false},
+    {TYPE_BF16, {1, 13, 9, 3, 32, 7, 2, 3, 0}, false, false, false},
+    {TYPE_BF16, {2, 5, 5, 64, 32, 1, 2, 0, 0}, false, true, true},
+    {TYPE_BF16, {1, 7, 8, 24, 40, 5, 1, 2, 0}, true, true, true},
+    {TYPE_BF16, {2, 6, 9, 20, 40, 3, 2, 1, 0}, false, false, true},
+    {TYPE_BF16, {5, 4, 4, 72, 80, 3, 1, 1, 0}, true, false, false}, /* more than one part of out */
+    {TYPE_BF16, {1, 3, 5, 300, 8, 1, 1, 0, 0}, true, false, false}, /* more than one part of in */
+    {TYPE_BF16, {2, 3, 4, 264, 500, 1, 1, 0, 0}, true, true, true}, /* a linear layer with AMX */
+    {TYPE_BF16, {2, 5, 4, 500, 264, 1, 2, 0, 0}, true, true, true}, /* the same, copied pixels */
+    {TYPE_BF16, {35, 5, 4, 17, 33, 3, 1, 2, 0}, false, false, false},
+    {TYPE_BF16,
+     {1, 70, 66, 5, 18, 3, 1, 0, 0},
+     true,
+     false,
+     true}, /* more than one chunk of pixels */
+    {TYPE_BF16, {4, 8, 1, 64, 64, 3, 2, 1, 0}, false, false, false}, /* wrong with oneDNN 2.6 */
+    {TYPE_FP16, {1, 8, 8, 12, 6, 5, 1, 2, 0}, true, true, true},
     {TYPE_FP32,
-     {1, 1, 9500, 32, 24, 3, 1, 1},
+     {1, 1, 9500, 32, 24, 3, 1, 1, 0},
      false,
      false,
      false}, /* more than one band per row */
@@ -62,6 +66,16 @@ enum {
     WIDE = CASES,
     WRONG_WITH_ONEDNN = 13,
     EMULATED = 11
+};
+
+/* For devices whose convolutions read images. */
+static const struct convolution_case of_images[] = {
+    {TYPE_BF16, {2, 14, 14, 3, 16, 7, 2, 3, 1}, false, false, false},
+    {TYPE_BF16, {19, 14, 14, 3, 16, 7, 2, 3, 1}, false, false, false}, /* in several pieces */
+    {TYPE_FP16, {1, 13, 9, 1, 8, 7, 2, 3, 1}, true, true, false},
+    {TYPE_FP16, {2, 9, 12, 4, 8, 7, 2, 3, 1}, true, false, false},
+    {TYPE_BF16, {3, 7, 10, 3, 8, 3, 2, 1, 1}, false, true, false},
+    {TYPE_FP16, {1, 8, 6, 2, 8, 4, 2, 0, 1}, false, false, false},
 };
 
 static int64_t x_count(const struct convolution_shape *s)
@@ -95,7 +109,7 @@ static struct convolution_run make(struct device_test *test, const struct convol
                     device_test_zeros(test, it->type, y_count(s)), workspace),
         DEVICE_ARGS(convolution_backward, it->type, *s, x, weight,
                     device_test_random(test, it->type, y_count(s), 1, 4), it->x_relu,
-                    device_test_random(test, it->type, x_count(s), 1, 5),
+                    s->images ? NULL : device_test_random(test, it->type, x_count(s), 1, 5),
                     device_test_gradient(test, overwrite, convolution_weights(s), 6),
                     it->bias ? device_test_gradient(test, overwrite, s->out, 7) : NULL, overwrite,
                     workspace)};
@@ -133,6 +147,14 @@ static inline void product(struct sum *sum, double a, double b)
     sum->size += fabs(a * b);
 }
 
+/* Return the element of x at a pixel of the batch and a channel. */
+static inline int64_t x_at(const struct convolution_shape *s, int64_t pixel, int64_t channel)
+{
+    const int64_t plane = s->height * s->width;
+    return s->images ? (pixel / plane * s->in + channel) * plane + pixel % plane
+                     : pixel * s->in + channel;
+}
+
 /* Pixels of y meet pixels of x under the kernel's taps. */
 static void meet_all(const struct convolution_shape *s, const double *x, const double *weight,
                      const double *dy, struct convolution_truth *truth)
@@ -140,20 +162,20 @@ static void meet_all(const struct convolution_shape *s, const double *x, const d
     const int64_t taps = s->kernel * s->kernel;
     const int64_t height = convolved_height(s);
     const int64_t width = convolved_width(s);
-    for (int64_t i = 0; i < s->batch * height * width * taps; i++) {
-        const int64_t pixel = i / taps, tap = i % taps, at = pixel * s->out;
+    for (int64_t p = 0; p < s->batch * height * width * taps; p++) {
+        const int64_t pixel = p / taps, tap = p % taps, at = pixel * s->out;
         const int64_t row = pixel / width % height * s->stride - s->padding;
         const int64_t column = pixel % width * s->stride - s->padding;
         const int64_t r = row + tap / s->kernel, q = column + tap % s->kernel;
         if (r < 0 || r >= s->height || q < 0 || q >= s->width)
             continue;
-        const int64_t from = ((pixel / (height * width) * s->height + r) * s->width + q) * s->in;
+        const int64_t from = (pixel / (height * width) * s->height + r) * s->width + q;
         for (int64_t o = 0; o < s->out; o++)
             for (int64_t c = 0; c < s->in; c++) {
-                const int64_t w = (o * s->in + c) * taps + tap;
-                product(&truth->y[at + o], x[from + c], weight[w]);
-                product(&truth->dx[from + c], dy[at + o], weight[w]);
-                product(&truth->dweight[w], dy[at + o], x[from + c]);
+                const int64_t w = (o * s->in + c) * taps + tap, i = x_at(s, from, c);
+                product(&truth->y[at + o], x[i], weight[w]);
+                product(&truth->dx[i], dy[at + o], weight[w]);
+                product(&truth->dweight[w], dy[at + o], x[i]);
             }
     }
 }
@@ -212,16 +234,18 @@ static void near(const char *what, int number, enum data_type type, const void *
     }
 }
 
-static void check(int number, struct device_test *test, const struct convolution_run *r)
+static void check(const struct convolution_case *it, struct device_test *test,
+                  const struct convolution_run *r)
 {
-    const struct convolution_case *it = &cases[number];
+    const int number = (int)(it - (it->shape.images ? of_images : cases));
     const struct convolution_shape *s = &it->shape;
     const bool rounds = test->device->backend != &device_cpu && it->type != TYPE_FP32;
     const double between = rounds ? 1.01 * device_test_precision(it->type) : 0;
     const struct convolution_truth truth = truth_of(test, it, r);
 
     near("y", number, it->type, r->forward.y, truth.y, between, y_count(s));
-    near("dx", number, it->type, r->backward.dx, truth.dx, between, x_count(s));
+    if (!s->images)
+        near("dx", number, it->type, r->backward.dx, truth.dx, between, x_count(s));
     near("dweight", number, TYPE_FP32, r->backward.dweight, truth.dweight, between,
          convolution_weights(s));
     if (it->bias)
@@ -258,13 +282,35 @@ TEST_KERNELS(convolution_is_right)
     for (int i = 0; i < device_test_cases(CASES, EMULATED); i++) {
         DEVICE_TEST(test, 2);
         const struct convolution_run r = run(&test, &cases[i]);
-        check(i, &test, &r);
+        check(&cases[i], &test, &r);
         if (test.device->backend == &device_cpu) {
             DEVICE_TEST(one, 1);
             const struct convolution_run other = run(&one, &cases[i]);
             check_same(&cases[i], &r, &other, sums_have_an_order(&one, &cases[i]));
         }
     }
+}
+
+/* Only 16-bit convolutions of few channels with stride 2 read images. */
+TEST(convolution_of_images_is_right)
+{
+    const struct device_backend *backend = device_test_backend(&error);
+    assert_non_null(backend);
+    if (backend->convolution_reads_images == NULL)
+        SKIP_BECAUSE("convolutions of this device do not read images");
+    for (size_t i = 0; i < sizeof of_images / sizeof of_images[0]; i++) {
+        DEVICE_TEST(test, 1);
+        const struct convolution_case *it = &of_images[i];
+        assert_true(backend->convolution_reads_images(it->type, &it->shape));
+        const struct convolution_run r = run(&test, it);
+        check(it, &test, &r);
+    }
+    struct convolution_shape shape = of_images[0].shape;
+    assert_false(backend->convolution_reads_images(TYPE_FP32, &shape));
+    shape.in = 5;
+    assert_false(backend->convolution_reads_images(TYPE_BF16, &shape));
+    shape.in = 3, shape.stride = 1;
+    assert_false(backend->convolution_reads_images(TYPE_BF16, &shape));
 }
 
 TEST(reproducible_gradients_do_not_depend_on_threads)
@@ -277,7 +323,7 @@ TEST(reproducible_gradients_do_not_depend_on_threads)
         DEVICE_TEST(two, 2);
         one.device->reproducible = two.device->reproducible = true;
         const struct convolution_run a = run(&one, it), b = run(&two, it);
-        check(numbers[i], &one, &a);
+        check(it, &one, &a);
         check_same(it, &a, &b, true);
     }
 }
