@@ -12,10 +12,10 @@ list_D() {
     together_end
 }
 
-# Two steps of 2 images of 32 x 32. A ViT has 17 tokens, one head of 64 and one block.
+# Two steps of 2 images of 32 x 32. A ViT has 17 tokens, one head of 64 and two blocks, since the last one computes one token.
 sanitizer_steps() { # TOOL MODEL PRECISION
     local status=0 small= IMAGE=32
-    [[ $2 != vit* ]] || small="model.patch=8 model.dim=64 model.depth=1 model.heads=1"
+    [[ $2 != vit* ]] || small="model.patch=8 model.dim=64 model.depth=2 model.heads=1"
     sanitizer_open "$1" "$2" || return
     local launcher="${under[*]} $launcher"
     # shellcheck disable=SC2086
