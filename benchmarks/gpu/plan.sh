@@ -29,8 +29,7 @@ list_A() {
         together 6 "operations: $name" 15 operation_test "$name"
     done
     together_end
-    stage "steps of $small by each kind of launch" 20 steps_launched "${small%:*}" "${small#*:}" ||
-        first_step_explain "${small%:*}" "${small#*:}"
+    stage "steps of $small by each kind of launch" 20 first_steps "${small%:*}" "${small#*:}"
     for work in $loss_works; do
         for name in $loss_precisions; do
             together 4 "losses of $work in $name" 25 losses_compare "${work%:*}" "${work#*:}" "$name" recorded 1
@@ -107,13 +106,15 @@ compile_end() {
     echo "PyTorch compiled (${SECONDS} s): $(du -k "$out/inductor.tar.gz" | cut -f 1) KiB"
 }
 
-# Run the step that failed again: the host waits for each kernel, then under compute-sanitizer. Print the first errors.
-first_step_explain() { # MODEL BATCH
+# If a step fails, run it again: the host waits for each kernel, then under compute-sanitizer. Print the first errors.
+first_steps() { # MODEL BATCH
+    steps_launched "$1" "$2" && return
     echo "-- CUDA_LAUNCH_BLOCKING=1"
     CUDA_LAUNCH_BLOCKING=1 gpu_steps blocking "$1" "$2" 1 cuda.graph=off && explain "$scratch/blocking.log" 10
-    [[ -n $sanitizer ]] || return
+    [[ -n $sanitizer ]] || return 1
     echo "-- compute-sanitizer"
     local launcher="$sanitizer --report-api-errors no --target-processes all $launcher"
     gpu_steps sanitized "$1" "$2" 1 cuda.graph=off
     grep -m 40 '=========' "$scratch/sanitized.log"
+    return 1
 }
