@@ -137,6 +137,7 @@ bool choice_open(struct cuda_device *cuda, int number, struct error *error)
     cuda->capability = properties.major * 10 + properties.minor;
     cuda->multiprocessors = properties.multiProcessorCount;
     cuda->shared_bytes = properties.sharedMemPerBlockOptin;
+    cuda->l2_bytes = properties.l2CacheSize;
     limits_find(cuda, &properties);
     if (cuda->capability < CUDA_LEAST_CAPABILITY)
         return error_set(

@@ -69,17 +69,18 @@ void columns_add(struct stream *stream, const float *partial, int64_t chunks, in
 }
 
 /* ---- First step (columns.h) */
-struct column_sums columns_cut(struct stream *stream, int64_t rows, int64_t width, float *sum,
-                               bool overwrite)
+struct column_sums columns_cut(struct stream *stream, int64_t rows, int64_t width,
+                               int64_t chunk_rows, float *sum, bool overwrite)
 {
     struct column_sums sums = {};
     int64_t most = WORKSPACE_SUMS / (width * (int64_t)sizeof(float));
     ENSURE(rows <= INT32_MAX && most > 0, "column sums of %lld rows of %lld", (long long)rows,
            (long long)width);
-    int64_t each = sum_chunk_rows(rows), least = (rows + most - 1) / most;
+    while (blocks_for(rows, chunk_rows) > most)
+        chunk_rows *= 2;
     sums.rows = (uint32_t)rows;
-    sums.chunk_rows = (uint32_t)(each < least ? least : each);
-    sums.chunks = blocks_for(rows, sums.chunk_rows);
+    sums.chunk_rows = (uint32_t)chunk_rows;
+    sums.chunks = blocks_for(rows, chunk_rows);
     sums.width = width;
     sums.sum = sum;
     sums.overwrite = overwrite;
@@ -87,6 +88,16 @@ struct column_sums columns_cut(struct stream *stream, int64_t rows, int64_t widt
         sums.partial = (float *)cuda_workspace_sums(stream->cuda, (size_t)(sums.chunks * width) *
                                                                       sizeof *sums.partial);
     return sums;
+}
+
+struct column_sums columns_part(const struct column_sums *sums, int64_t first, int64_t rows)
+{
+    struct column_sums part = *sums;
+    part.rows = (uint32_t)rows;
+    part.chunks = blocks_for(rows, sums->chunk_rows);
+    if (part.partial != NULL)
+        part.partial += first / sums->chunk_rows * sums->width;
+    return part;
 }
 
 void columns_finish(struct stream *stream, const struct column_sums *sums)
@@ -118,7 +129,8 @@ template <typename number>
 static void columns_sum_launch(struct stream *stream, const void *values, int64_t rows,
                                int64_t width, float *sum, bool overwrite)
 {
-    struct column_sums sums = columns_cut(stream, rows, width, sum, overwrite);
+    struct column_sums sums =
+        columns_cut(stream, rows, width, sum_chunk_rows(rows), sum, overwrite);
     KERNEL_LAUNCH(column_sums_kernel<number>, columns_grid(&sums), COLUMN_THREADS, COLUMN_ROOM,
                   stream->handle, (const number *)values, sums, eight_fits(values, width));
     columns_finish(stream, &sums);

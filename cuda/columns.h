@@ -22,10 +22,13 @@ struct column_sums {
     bool overwrite;
 };
 
-/* Divide the rows into chunks, which depend on the sizes only. sum may be NULL. */
-struct column_sums columns_cut(struct stream *stream, int64_t rows, int64_t width, float *sum,
-                               bool overwrite);
-/* Add the sums of the chunks. Call it after the kernel. */
+/* Divide the rows into chunks of chunk_rows, doubled until the partial sums fit into the workspace.
+ * chunk_rows depends on the sizes only, for the same bits on every GPU. sum may be NULL. */
+struct column_sums columns_cut(struct stream *stream, int64_t rows, int64_t width,
+                               int64_t chunk_rows, float *sum, bool overwrite);
+/* Return the arguments of a kernel for `rows` rows from `first` on, a multiple of the chunk. */
+struct column_sums columns_part(const struct column_sums *sums, int64_t first, int64_t rows);
+/* Add the sums of the chunks. Call it after the kernels. */
 void columns_finish(struct stream *stream, const struct column_sums *sums);
 
 static inline dim3 columns_grid(const struct column_sums *sums)

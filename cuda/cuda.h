@@ -17,6 +17,7 @@ struct cuda_device {
     int capability;       /* 90: compute capability 9.0 */
     int multiprocessors;
     size_t shared_bytes; /* maximum shared memory of a block */
+    int64_t l2_bytes;    /* L2 cache */
     struct device_limits limits;
     double peak_fp32, peak_tf32; /* FLOP/s; limits contains one of them; 0: unknown */
     bool tf32;                   /* fp32 operands may be rounded to TF32 (settings_set) */

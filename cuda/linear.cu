@@ -6,6 +6,9 @@
 #include "columns.h"
 #include "device/gelu_fit.h"
 #include "product.h"
+#include "variant.h"
+
+#include <stdio.h>
 
 enum { THREADS = 256 };
 
@@ -71,11 +74,12 @@ enum { GRADIENT_BLOCKS = 5 };
 #endif
 
 /* dx = dropout(dx) * gelu'(pre), and its column sums. Without `drops` there is no dropout; its
- * random numbers need 16 registers. */
+ * random numbers need 16 registers. first_row: index of the first row for the mask. */
 template <typename number, bool drops>
 __global__ static void __launch_bounds__(COLUMN_THREADS, drops ? 4 : GRADIENT_BLOCKS)
     gelu_gradient_kernel(const number *pre, number *dx, bool tanh, struct mask mask,
-                         uint32_t rows_per_sample, struct column_sums sums, bool fits)
+                         uint32_t first_row, uint32_t rows_per_sample, struct column_sums sums,
+                         bool fits)
 {
     kernel_begin(COLUMN_THREADS);
     SHARED_MEMORY(shared);
@@ -87,8 +91,9 @@ __global__ static void __launch_bounds__(COLUMN_THREADS, drops ? 4 : GRADIENT_BL
         struct eight eight = eight_load_some(dx + at, place.left, fits);
         struct eight x = eight_load_some(pre + at, place.left, fits);
         if (drops)
-            mask_apply(mask, row / rows_per_sample,
-                       row % rows_per_sample * octets + (uint32_t)place.column / 8, &eight);
+            mask_apply(mask, (first_row + row) / rows_per_sample,
+                       (first_row + row) % rows_per_sample * octets + (uint32_t)place.column / 8,
+                       &eight);
         for (int i = 0; i < 8; i++) {
             eight.value[i] *= gelu_slope(x.value[i], tanh);
             sum.value[i] += eight.value[i];
@@ -124,11 +129,61 @@ __global__ static void drop_kernel(struct octets octets, const number *sum, cons
     eight_store_some(y + octet.at, eight, octet.left, octets.fits);
 }
 
-/* ---- Forward */
-static const void *row_of(enum data_type type, const void *rows, int64_t width, int64_t row)
+static void *row_of(enum data_type type, const void *rows, int64_t width, int64_t row)
 {
-    return (const unsigned char *)rows + (size_t)(row * width) * type_size(type);
+    return (unsigned char *)rows + (size_t)(row * width) * type_size(type);
 }
+
+/* ---- A product and the kernel with GELU after it, in chunks of rows: the product's output stays
+ * in the L2 cache until the kernel reads it, but smaller products are slower. */
+struct gelu_step {
+    struct stream *stream;
+    const struct linear_forward *forward;   /* NULL in the backward pass */
+    const struct linear_backward *backward; /* NULL in the forward pass */
+    int64_t rows, width;                    /* of pre */
+    struct column_sums sums;                /* of dx; the same for all variants */
+};
+
+/* Queue the product and the kernel for some rows. */
+static void forward_rows(struct stream *stream, const struct linear_forward *args, int64_t first,
+                         int64_t rows, void *sum);
+static void backward_rows(const struct gelu_step *step, int64_t first, int64_t rows);
+
+/* Return the rows per chunk: all rows, or as many as fill half or three quarters of the L2 cache; 0
+ * if the tensor is not larger. Tiles of products have 128 rows. */
+static int64_t chunk_rows(const struct gelu_step *step, int variant)
+{
+    enum data_type type = step->forward != NULL ? step->forward->type : step->backward->type;
+    int64_t row_bytes = step->width * (int64_t)type_size(type);
+    int64_t rows = step->stream->cuda->l2_bytes / 4 * (variant + 1) / row_bytes;
+    rows -= rows % (step->sums.chunk_rows > 128 ? step->sums.chunk_rows : 128);
+    return variant == 0 ? step->rows : rows < step->rows ? rows : 0;
+}
+
+static bool gelu_step_queue(void *context, int variant)
+{
+    const struct gelu_step *step = (const struct gelu_step *)context;
+    const int64_t most = chunk_rows(step, variant);
+    for (int64_t first = 0; most > 0 && first < step->rows; first += most) {
+        int64_t rows = step->rows - first < most ? step->rows - first : most;
+        if (step->backward != NULL)
+            backward_rows(step, first, rows);
+        else
+            forward_rows(step->stream, step->forward, first, rows,
+                         row_of(step->forward->type, step->forward->pre, step->width, first));
+    }
+    return most > 0;
+}
+
+static void gelu_step_run(struct gelu_step *step, enum data_type type, int64_t inner)
+{
+    char key[CHOICE_KEY];
+    snprintf(key, sizeof key, "gelu%s %s %lldx%lldx%lld", step->backward != NULL ? " gradient" : "",
+             type_name(type), (long long)step->rows, (long long)step->width, (long long)inner);
+    variant_run(step->stream, key, chunk_rows(step, 1) > 0 ? 3 : 1, gelu_step_queue, step);
+}
+
+/* ---- Forward */
 
 /* c = rows first..first + rows - 1 of x . weight^T + bias, + add. */
 static void forward_product(struct stream *stream, const struct linear_forward *args, int64_t first,
@@ -152,13 +207,16 @@ static void forward_product(struct stream *stream, const struct linear_forward *
 }
 
 template <typename number>
-static void gelu_launch(struct stream *stream, const struct linear_forward *args)
+static void gelu_launch(struct stream *stream, const struct linear_forward *args, int64_t first,
+                        int64_t rows, const void *sum)
 {
-    bool fits = eight_fits(args->pre, args->out) && eight_fits(args->y, args->out);
-    struct octets octets = octets_of(args->rows, args->out, args->rows_per_sample, fits);
+    number *y = (number *)row_of(args->type, args->y, args->out, first);
+    bool fits = eight_fits(sum, args->out) && eight_fits(y, args->out);
+    struct octets octets = octets_of(rows, args->out, args->rows_per_sample, fits);
+    octets.first_row = (uint32_t)first;
     KERNEL_LAUNCH(gelu_kernel<number>, blocks_for(octets.count, THREADS), THREADS, 0,
-                  stream->handle, octets, (const number *)args->pre, (number *)args->y,
-                  args->gelu_tanh, mask_of(&args->dropout));
+                  stream->handle, octets, (const number *)sum, y, args->gelu_tanh,
+                  mask_of(&args->dropout));
 }
 
 /* Epilogue of the rows from `first` on, whose sums are at `sum`. */
@@ -180,6 +238,16 @@ static void drop_launch(struct stream *stream, const struct linear_forward *args
                   mask_of(&args->drop_path));
 }
 
+static void forward_rows(struct stream *stream, const struct linear_forward *args, int64_t first,
+                         int64_t rows, void *sum)
+{
+    forward_product(stream, args, first, rows, NULL, sum);
+    if (linear_epilogue(args) == LINEAR_GELU)
+        NUMBER_SWITCH(args->type, gelu_launch, stream, args, first, rows, sum);
+    else
+        NUMBER_SWITCH(args->type, drop_launch, stream, args, first, rows, sum);
+}
+
 /* y holds the residual, so the sums are computed block by block in the workspace. */
 static void forward_in_place(struct stream *stream, const struct linear_forward *args)
 {
@@ -189,8 +257,7 @@ static void forward_in_place(struct stream *stream, const struct linear_forward 
     void *sums = cuda_workspace_sums(stream->cuda, (size_t)(most > 0 ? most : 1) * row_bytes);
     for (int64_t first = 0; first < args->rows; first += most) {
         int64_t rows = args->rows - first < most ? args->rows - first : most;
-        forward_product(stream, args, first, rows, NULL, sums);
-        NUMBER_SWITCH(args->type, drop_launch, stream, args, first, rows, sums);
+        forward_rows(stream, args, first, rows, sums);
     }
 }
 
@@ -200,8 +267,8 @@ void cuda_linear_forward(struct stream *stream, const struct linear_forward *arg
     if (args->rows == 0 || args->in == 0 || args->out == 0)
         return;
     if (epilogue == LINEAR_GELU) {
-        forward_product(stream, args, 0, args->rows, NULL, args->pre);
-        NUMBER_SWITCH(args->type, gelu_launch, stream, args);
+        struct gelu_step step = {stream, args, NULL, args->rows, args->out, {}};
+        gelu_step_run(&step, args->type, args->in);
     } else if (epilogue != LINEAR_DROP) {
         forward_product(stream, args, 0, args->rows, args->residual, args->y);
         if (epilogue == LINEAR_RELU)
@@ -209,9 +276,7 @@ void cuda_linear_forward(struct stream *stream, const struct linear_forward *arg
     } else if (args->pre == NULL && args->residual == args->y) {
         forward_in_place(stream, args);
     } else {
-        void *sum = args->pre != NULL ? args->pre : args->y;
-        forward_product(stream, args, 0, args->rows, NULL, sum);
-        NUMBER_SWITCH(args->type, drop_launch, stream, args, 0, args->rows, sum);
+        forward_rows(stream, args, 0, args->rows, args->pre != NULL ? args->pre : args->y);
     }
 }
 
@@ -240,35 +305,63 @@ static void backward_weights(struct stream *stream, const struct linear_backward
                     args->overwrite);
 }
 
-template <typename number>
-static void gelu_gradient_launch(struct stream *stream, const struct linear_backward *args)
+/* dx of some rows, before the gradient of GELU or ReLU. */
+static void input_product(struct stream *stream, const struct linear_backward *args, int64_t first,
+                          int64_t rows)
 {
-    bool fits = eight_fits(args->pre, args->in) && eight_fits(args->dx, args->in);
+    struct product product = {};
+    product.type = product.c_type = args->type;
+    product.rows = rows;
+    product.columns = args->in;
+    product.inner = args->out;
+    product.a = row_of(args->type, args->dy, args->out, first);
+    product.b = args->weight;
+    product.c = row_of(args->type, args->dx, args->in, first);
+    product_run(stream, &product);
+}
+
+template <typename number>
+static void gelu_gradient_launch(const struct gelu_step *step, int64_t first, int64_t rows)
+{
+    const struct linear_backward *args = step->backward;
+    const number *pre = (const number *)row_of(args->type, args->pre, args->in, first);
+    number *dx = (number *)row_of(args->type, args->dx, args->in, first);
     struct mask mask = mask_of(&args->dropout);
-    struct column_sums sums =
-        columns_cut(stream, args->rows, args->in, args->dx_sums, args->overwrite);
+    struct column_sums sums = columns_part(&step->sums, first, rows);
     KERNEL_LAUNCH((mask.threshold != 0 ? gelu_gradient_kernel<number, true>
                                        : gelu_gradient_kernel<number, false>),
-                  columns_grid(&sums), COLUMN_THREADS, COLUMN_ROOM, stream->handle,
-                  (const number *)args->pre, (number *)args->dx, args->gelu_tanh, mask,
-                  (uint32_t)args->rows_per_sample, sums, fits);
-    columns_finish(stream, &sums);
+                  columns_grid(&sums), COLUMN_THREADS, COLUMN_ROOM, step->stream->handle, pre, dx,
+                  args->gelu_tanh, mask, (uint32_t)first, (uint32_t)args->rows_per_sample, sums,
+                  eight_fits(pre, args->in) && eight_fits(dx, args->in));
+}
+
+static void backward_rows(const struct gelu_step *step, int64_t first, int64_t rows)
+{
+    input_product(step->stream, step->backward, first, rows);
+    NUMBER_SWITCH(step->backward->type, gelu_gradient_launch, step, first, rows);
+}
+
+/* Chunks of sums have a power of two of at most 128 rows, so that they divide the variants' chunks.
+ */
+static void backward_gelu(struct stream *stream, const struct linear_backward *args)
+{
+    struct gelu_step step = {stream, NULL, args, args->rows, args->in, {}};
+    int64_t rows = 32;
+    while (rows < 128 && rows * 256 < args->rows)
+        rows *= 2;
+    step.sums = columns_cut(stream, args->rows, args->in, rows, args->dx_sums, args->overwrite);
+    gelu_step_run(&step, args->type, args->out);
+    columns_finish(stream, &step.sums);
 }
 
 static void backward_inputs(struct stream *stream, const struct linear_backward *args)
 {
-    struct product product = {};
-    product.type = product.c_type = args->type;
-    product.rows = args->rows;
-    product.columns = args->in;
-    product.inner = args->out;
-    product.a = args->dy;
-    product.b = args->weight;
-    product.c = args->dx;
-    product_run(stream, &product);
-    if (args->pre != NULL)
-        NUMBER_SWITCH(args->type, gelu_gradient_launch, stream, args);
-    else if (args->x_relu)
+    if (args->pre != NULL) {
+        backward_gelu(stream, args);
+        return;
+    }
+    input_product(stream, args, 0, args->rows);
+    if (args->x_relu)
         cuda_relu_gradient(stream, args->type, args->rows * args->in, args->x, args->dx);
 }
 

@@ -39,7 +39,8 @@ static void scale_backward_launch(struct stream *stream, const struct scale_back
     int64_t width = args->width;
     bool fits = eight_fits(args->pre, width) && eight_fits(args->dy, width) &&
                 eight_fits(args->dx, width) && eight_fits(args->scale, width);
-    struct column_sums sums = columns_cut(stream, args->rows, width, args->dscale, args->overwrite);
+    struct column_sums sums = columns_cut(stream, args->rows, width, sum_chunk_rows(args->rows),
+                                          args->dscale, args->overwrite);
     KERNEL_LAUNCH(scale_backward_kernel<number>, columns_grid(&sums), COLUMN_THREADS, COLUMN_ROOM,
                   stream->handle, *args, sums, mask_of(&args->dropout), mask_of(&args->drop_path),
                   fits);

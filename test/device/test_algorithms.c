@@ -118,4 +118,53 @@ TEST(refused_algorithms_are_replaced)
     device_test_close(&first);
 }
 
+/* A layer with GELU, and the gradient through it, added to earlier column sums. The tensors of
+ * hidden units are larger than the emulated L2 cache. */
+enum { GELU_ROWS = 700, GELU_IN = 24, GELU_OUT = 80, GELU_COUNT = GELU_ROWS * GELU_OUT };
+
+struct gelu_layer {
+    uint16_t *pre, *y, *dx;
+    float *sums;
+};
+
+static struct gelu_layer gelu_layer_run(struct device_test *test, bool drops)
+{
+    const struct gelu_layer layer = {device_test_zeros(test, TYPE_BF16, GELU_COUNT),
+                                     device_test_zeros(test, TYPE_BF16, GELU_COUNT),
+                                     device_test_zeros(test, TYPE_BF16, GELU_COUNT),
+                                     device_test_random(test, TYPE_FP32, GELU_OUT, 1, 5)};
+    const void *x = device_test_random(test, TYPE_BF16, GELU_ROWS * GELU_IN, 1, 1);
+    const void *weight = device_test_random(test, TYPE_BF16, GELU_OUT * GELU_IN, 0.3f, 2);
+    const struct dropout dropout = {.rate = drops ? 0.3f : 0,
+                                    .params = device_test_params(test, 3, 0, 0, 0)};
+    DEVICE_RUN(test, linear_forward, .type = TYPE_BF16, .rows = GELU_ROWS, .in = GELU_IN,
+               .out = GELU_OUT, .rows_per_sample = 7, .x = x, .weight = weight, .pre = layer.pre,
+               .y = layer.y, .dropout = dropout);
+    DEVICE_RUN(test, linear_backward, .type = TYPE_BF16, .rows = GELU_ROWS, .in = GELU_OUT,
+               .out = GELU_IN, .rows_per_sample = 7, .x = layer.y, .weight = weight, .dy = x,
+               .pre = layer.pre, .dx = layer.dx, .dx_sums = layer.sums, .dropout = dropout);
+    device_test_wait(test);
+    return layer;
+}
+
+/* A GPU may compute products of chunks by other algorithms, so the bits are compared on the
+ * emulated one. */
+TEST(chunks_of_gelu_change_no_bit)
+{
+    for (int drops = 0; drops < 2; drops++) {
+        struct device_test test;
+        open_preferring(&test, "0");
+        const struct gelu_layer whole = gelu_layer_run(&test, drops);
+        for (int variant = 1; variant < 3 && device_test_is_emulated(&test); variant++) {
+            assert_true(device_test_choose(&test, "gelu ", variant));
+            const struct gelu_layer layer = gelu_layer_run(&test, drops);
+            device_test_same("pre", TYPE_BF16, whole.pre, layer.pre, GELU_COUNT);
+            device_test_same("y", TYPE_BF16, whole.y, layer.y, GELU_COUNT);
+            device_test_same("dx", TYPE_BF16, whole.dx, layer.dx, GELU_COUNT);
+            device_test_same("sums", TYPE_FP32, whole.sums, layer.sums, GELU_OUT);
+        }
+        device_test_close(&test);
+    }
+}
+
 TEST_MAIN()

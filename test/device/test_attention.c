@@ -3,7 +3,6 @@
 /* Attention against double precision: output, log of the sum of exponentials, and gradients of q, k
  * and v, for all types, sizes and instruction sets; bits are identical in each run and for any
  * number of threads. */
-#include "base/base.h"
 #include "device_test.h"
 
 struct attention_case {
@@ -216,24 +215,6 @@ TEST_KERNELS(results_and_gradients_are_right)
     }
 }
 
-/* Replace the variants chosen so far by `variant` (device/algorithm_choices.h). Return true if one
- * changed. */
-static bool variants_set(struct device_test *test, int variant)
-{
-    const struct device_backend *backend = test->device->backend;
-    OWNED char *text = backend->choices_export(test->device);
-    char *end;
-    for (char *line = text; (end = strchr(line, '\n')) != NULL; line = end + 1) {
-        char sum[9];
-        if (strncmp(line, "attention ", strlen("attention ")) != 0)
-            continue;
-        strstr(line, " = ")[strlen(" = ") + 15] = (char)('0' + variant);
-        snprintf(sum, sizeof sum, "%08" PRIx32, crc32c_update(0, line, (size_t)(end - 9 - line)));
-        memcpy(end - 8, sum, 8);
-    }
-    return backend->choices_adopt(test->device, text);
-}
-
 TEST(variants_give_the_same_bits)
 {
     for (int i = 0; i < device_test_cases(CASES, EMULATED); i++) {
@@ -242,9 +223,9 @@ TEST(variants_give_the_same_bits)
         if (test.device->backend != &device_cpu && (i == 0 || it->type != TYPE_FP32) &&
             is_for(&test, it)) {
             run(&test, it);
-            variants_set(&test, 0);
+            device_test_choose(&test, "attention ", 0);
             const struct attention first = run(&test, it);
-            assert_int_equal(variants_set(&test, 1),
+            assert_int_equal(device_test_choose(&test, "attention ", 1),
                              it->type != TYPE_FP32 && it->head_dim <= 64 && it->queries > 16);
             const struct attention second = run(&test, it);
             device_test_same("out", it->type, first.forward.out, second.forward.out, out_count(it));

@@ -200,7 +200,8 @@ struct cudaDeviceProp {
     char name[256];
     cudaUUID_t uuid;
     size_t totalGlobalMem, sharedMemPerBlockOptin;
-    int major, minor, multiProcessorCount, ECCEnabled, pciBusID, pciDeviceID, pciDomainID;
+    int major, minor, multiProcessorCount, l2CacheSize, ECCEnabled, pciBusID, pciDeviceID,
+        pciDomainID;
 };
 
 const char *cudaGetErrorName(cudaError_t error);

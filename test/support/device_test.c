@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include "base/base.h"
 #include "base/random.h"
 #include "comm/comm.h"
 
@@ -44,6 +45,22 @@ bool device_test_is_emulated(const struct device_test *test)
     struct device_limits limits;
     test->device->backend->limits(test->device, &limits);
     return strstr(limits.name, "emulated") != NULL;
+}
+
+bool device_test_choose(struct device_test *test, const char *kind, int variant)
+{
+    const struct device_backend *backend = test->device->backend;
+    OWNED char *text = backend->choices_export(test->device);
+    char *end;
+    for (char *line = text; (end = strchr(line, '\n')) != NULL; line = end + 1) {
+        char sum[9];
+        if (strncmp(line, kind, strlen(kind)) != 0)
+            continue;
+        strstr(line, " = ")[strlen(" = ") + 15] = (char)('0' + variant);
+        snprintf(sum, sizeof sum, "%08" PRIx32, crc32c_update(0, line, (size_t)(end - 9 - line)));
+        memcpy(end - 8, sum, 8);
+    }
+    return backend->choices_adopt(test->device, text);
 }
 
 void device_test_of_cpu(void)

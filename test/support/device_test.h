@@ -89,6 +89,10 @@ bool device_test_of_gpu(void);
 /* Return true if the device is the emulated GPU. */
 bool device_test_is_emulated(const struct device_test *test);
 
+/* Replace the chosen variants with keys that start with `kind` by `variant` (cuda/variant.h).
+ * Return true if one changed. */
+bool device_test_choose(struct device_test *test, const char *kind, int variant);
+
 /* Skip the calling test unless the device is the CPU. */
 void device_test_of_cpu(void);
 
