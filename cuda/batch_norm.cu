@@ -27,7 +27,6 @@ struct grid {
     int lanes, lines;
     int64_t rows, channels, stride;
     unsigned chunks, columns;
-    bool fits;
 };
 
 /* A thread's octets of a tensor: `count` ones that begin at elements at, at + step, ... */
@@ -38,7 +37,7 @@ struct position {
 };
 
 /* The grid depends on the sizes only. */
-static struct grid grid_of(int64_t rows, int64_t channels, bool fits)
+static struct grid grid_of(int64_t rows, int64_t channels)
 {
     struct grid grid = {};
     int64_t octets = (channels + 7) / 8;
@@ -47,17 +46,32 @@ static struct grid grid_of(int64_t rows, int64_t channels, bool fits)
     grid.lines = THREADS / grid.lanes;
     grid.rows = rows;
     grid.channels = channels;
-    grid.fits = fits;
     ENSURE(grid.columns < 65536, "%lld channels are too many", (long long)channels);
     unsigned most = grid.columns < BLOCKS ? BLOCKS / grid.columns : 1;
-    unsigned chunks = blocks_for(rows, (int64_t)grid.lines * ROWS);
+    unsigned chunks = rows > 0 ? blocks_for(rows, (int64_t)grid.lines * ROWS) : 1;
     grid.chunks = chunks < most ? chunks : most;
     grid.stride = (int64_t)grid.lines * grid.chunks;
     return grid;
 }
 
-/* `last_first`: from the last row to the first one. `fits` is grid.fits as a compile-time constant,
- * because a branch between two loads would make the second wait for the first. */
+/* Launch kernel<number, flag, fits> on the grid. `fits` is known at compile time, because a branch
+ * between two loads would make the second wait for the first. */
+#define GRID_LAUNCH(kernel, flag, fits, grid, ...)                                                 \
+    do {                                                                                           \
+        if ((flag) && (fits))                                                                      \
+            GRID_LAUNCH_ONE((kernel<number, true, true>), grid, __VA_ARGS__);                      \
+        else if (flag)                                                                             \
+            GRID_LAUNCH_ONE((kernel<number, true, false>), grid, __VA_ARGS__);                     \
+        else if (fits)                                                                             \
+            GRID_LAUNCH_ONE((kernel<number, false, true>), grid, __VA_ARGS__);                     \
+        else                                                                                       \
+            GRID_LAUNCH_ONE((kernel<number, false, false>), grid, __VA_ARGS__);                    \
+    } while (0)
+#define GRID_LAUNCH_ONE(kernel, grid, shared_bytes, stream, ...)                                   \
+    KERNEL_LAUNCH(kernel, dim3((grid).chunks, (grid).columns), THREADS, shared_bytes,              \
+                  (stream)->handle, grid, __VA_ARGS__)
+
+/* `last_first`: from the last row to the first one. `fits`: the kernel's template argument. */
 __device__ static inline struct position position_of(const struct grid &grid, bool last_first,
                                                      bool fits)
 {
@@ -182,11 +196,52 @@ __device__ static inline struct totals chunks_sum(const double *partial, int64_t
     return sum;
 }
 
+/* Write the sums of a forward or a backward pass; in the backward pass also the gradients. */
+template <bool backward>
+__global__ static void __launch_bounds__(FINISH_WARPS *WARP)
+    finish_kernel(struct batch_norm_backward_sums args, const double *partial, int64_t chunks)
+{
+    kernel_begin(FINISH_WARPS * WARP);
+    SHARED_MEMORY(shared);
+    int64_t channels = args.channels, channel = (int64_t)blockIdx.x * WARP + threadIdx.x;
+    struct totals sum = chunks_sum(partial, chunks, channels, (double *)shared);
+    if (threadIdx.x >= WARP || channel >= channels)
+        return;
+    args.sums[channel] = sum.first;
+    args.sums[channels + channel] = sum.second;
+    if (channel == 0)
+        args.sums[2 * channels] = (double)args.rows;
+    if (backward && args.dgamma != NULL) {
+        gradient_put(&args.dgamma[channel], (float)sum.second, args.overwrite);
+        gradient_put(&args.dbeta[channel], (float)sum.first, args.overwrite);
+    }
+    if (backward && args.drunning_mean != NULL && args.forward_sums != NULL) {
+        double all = args.forward_sums[2 * channels];
+        double share = all > 0 ? (double)args.rows / all : 0;
+        float weight = (float)((double)args.running_weight * share);
+        gradient_put(&args.drunning_mean[channel], weight * args.statistics[channel],
+                     args.overwrite);
+        gradient_put(&args.drunning_variance[channel],
+                     weight * args.statistics[2 * channels + channel], args.overwrite);
+    }
+}
+
+template <bool backward>
+static void finish_launch(struct stream *stream, const struct batch_norm_backward_sums &args,
+                          const double *partial, const struct grid &grid)
+{
+    KERNEL_LAUNCH(finish_kernel<backward>, blocks_for(args.channels, WARP), FINISH_WARPS * WARP,
+                  FINISH_ROOM, stream->handle, args, partial, (int64_t)grid.chunks);
+}
+
 /* ---- Sums of x and x^2. Differences from the thread's first value are summed in fp32, so that
  * precision is kept if the mean is large. */
 template <typename number, bool fits>
-__device__ static inline struct two_sums rows_sum(const struct grid &grid, const number *x)
+__global__ static void __launch_bounds__(THREADS, BLOCKS_OF_SM)
+    sums_kernel(struct grid grid, const number *x, double *partial)
 {
+    kernel_begin(THREADS);
+    SHARED_MEMORY(shared);
     const int together = rows_together<number, fits>(8);
     struct position position = position_of(grid, true, fits);
     struct eight shift = {}, sum = {}, squares = {};
@@ -211,34 +266,7 @@ __device__ static inline struct two_sums rows_sum(const struct grid &grid, const
         sums.first[i] = s + n * from;
         sums.second[i] = (double)squares.value[i] + 2 * from * s + n * from * from;
     }
-    return sums;
-}
-
-template <typename number>
-__global__ static void __launch_bounds__(THREADS, BLOCKS_OF_SM)
-    sums_kernel(struct grid grid, const number *x, double *partial)
-{
-    kernel_begin(THREADS);
-    SHARED_MEMORY(shared);
-    struct two_sums sums =
-        grid.fits ? rows_sum<number, true>(grid, x) : rows_sum<number, false>(grid, x);
     block_write(grid, sums, (double *)shared, partial);
-}
-
-__global__ static void __launch_bounds__(FINISH_WARPS *WARP)
-    sums_finish_kernel(const double *partial, int64_t chunks, int64_t channels, int64_t rows,
-                       double *sums)
-{
-    kernel_begin(FINISH_WARPS * WARP);
-    SHARED_MEMORY(shared);
-    int64_t channel = (int64_t)blockIdx.x * WARP + threadIdx.x;
-    struct totals sum = chunks_sum(partial, chunks, channels, (double *)shared);
-    if (threadIdx.x >= WARP || channel >= channels)
-        return;
-    sums[channel] = sum.first;
-    sums[channels + channel] = sum.second;
-    if (channel == 0)
-        sums[2 * channels] = (double)rows;
 }
 
 static double *partial_sums(struct stream *stream, const struct grid &grid)
@@ -250,14 +278,19 @@ static double *partial_sums(struct stream *stream, const struct grid &grid)
 template <typename number>
 static void sums_launch(struct stream *stream, const struct batch_norm_sums *args)
 {
-    struct grid grid = grid_of(args->rows, args->channels, eight_fits(args->x, args->channels));
+    struct grid grid = grid_of(args->rows, args->channels);
     double *partial = partial_sums(stream, grid);
-    if (grid.chunks > 0)
-        KERNEL_LAUNCH(sums_kernel<number>, dim3(grid.chunks, grid.columns), THREADS, SUMS_ROOM,
-                      stream->handle, grid, (const number *)args->x, partial);
-    KERNEL_LAUNCH(sums_finish_kernel, blocks_for(args->channels, WARP), FINISH_WARPS * WARP,
-                  FINISH_ROOM, stream->handle, partial, (int64_t)grid.chunks, args->channels,
-                  args->rows, args->sums);
+    if (eight_fits(args->x, args->channels))
+        GRID_LAUNCH_ONE((sums_kernel<number, true>), grid, SUMS_ROOM, stream,
+                        (const number *)args->x, partial);
+    else
+        GRID_LAUNCH_ONE((sums_kernel<number, false>), grid, SUMS_ROOM, stream,
+                        (const number *)args->x, partial);
+    struct batch_norm_backward_sums sums = {};
+    sums.rows = args->rows;
+    sums.channels = args->channels;
+    sums.sums = args->sums;
+    finish_launch<false>(stream, sums, partial, grid);
 }
 
 void cuda_batch_norm_sums(struct stream *stream, const struct batch_norm_sums *args)
@@ -266,28 +299,37 @@ void cuda_batch_norm_sums(struct stream *stream, const struct batch_norm_sums *a
         NUMBER_SWITCH(args->type, sums_launch, stream, args);
 }
 
-/* ---- Mean, 1 / deviation, unbiased variance: one thread per channel */
-template <typename number> __global__ static void statistics_kernel(struct batch_norm_forward args)
+/* ---- Mean, 1 / deviation, unbiased variance: a thread of each block computes those of one of the
+ * block's channels, and the first block of a group of columns stores them. The first two are
+ * written to `shared`, [2, THREADS], from which a thread reads those of its octet. */
+enum { STATISTICS_ROOM = 2 * THREADS * sizeof(float) };
+
+template <typename number>
+__device__ static inline void
+statistics_compute(const struct grid &grid, const struct batch_norm_forward &args, float *shared)
 {
-    kernel_begin();
-    int64_t channels = args.channels, channel = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
-    double mean, variance, unbiased;
-    if (channel >= channels)
-        return;
-    if (args.sums != NULL) {
+    int64_t channels = args.channels;
+    int64_t channel = (int64_t)blockIdx.y * grid.lanes * 8 + threadIdx.x;
+    double mean = 0, variance = 0, unbiased = 0;
+    if (channel < channels && args.sums != NULL) {
         double n = args.sums[2 * channels] > 0 ? args.sums[2 * channels] : 1;
         mean = args.sums[channel] / n;
         variance = args.sums[channels + channel] / n - mean * mean;
         variance = variance < 0 ? 0 : variance;
         unbiased = variance * (n / (n > 2 ? n - 1 : 1));
-    } else {
+    } else if (channel < channels) {
         mean = (double)number_load(((const number *)args.running_mean)[channel]);
         variance = (double)number_load(((const number *)args.running_variance)[channel]);
         unbiased = variance;
     }
-    args.statistics[channel] = (float)mean;
-    args.statistics[channels + channel] = (float)(1 / sqrt(variance + (double)args.epsilon));
-    args.statistics[2 * channels + channel] = (float)unbiased;
+    shared[threadIdx.x] = (float)mean;
+    shared[THREADS + threadIdx.x] = (float)(1 / sqrt(variance + (double)args.epsilon));
+    if (blockIdx.x == 0 && (int)threadIdx.x < grid.lanes * 8 && channel < channels) {
+        args.statistics[channel] = shared[threadIdx.x];
+        args.statistics[channels + channel] = shared[THREADS + threadIdx.x];
+        args.statistics[2 * channels + channel] = (float)unbiased;
+    }
+    __syncthreads();
 }
 
 /* ---- y before residual and ReLU. Forward and backward kernels must round identically, so the
@@ -299,15 +341,18 @@ __device__ static inline float normalise(float x, float mean, float scale, float
 
 /* Compute y. A row is read before it is written, because y may be x. */
 template <typename number, bool adds, bool fits>
-__device__ static inline void rows_forward(const struct grid &grid,
-                                           const struct batch_norm_forward &args)
+__global__ static void __launch_bounds__(THREADS, BLOCKS_OF_SM)
+    forward_kernel(struct grid grid, struct batch_norm_forward args)
 {
+    kernel_begin(THREADS);
+    SHARED_MEMORY(shared);
     const int together = rows_together<number, fits>(adds ? 4 : 8);
     struct position position = position_of(grid, false, fits);
+    const float *statistics = (const float *)shared + (int)threadIdx.x % grid.lanes * 8;
+    statistics_compute<number>(grid, args, (float *)shared);
     if (position.outside)
         return;
-    struct eight mean = channels_load(args.statistics, position);
-    struct eight scale = channels_load(args.statistics + grid.channels, position);
+    struct eight mean = eight_load(statistics), scale = eight_load(statistics + THREADS);
     struct eight gamma = channels_load((const number *)args.gamma, position);
     struct eight beta = channels_load((const number *)args.beta, position);
     for (int i = 0; i < 8; i++)
@@ -332,17 +377,6 @@ __device__ static inline void rows_forward(const struct grid &grid,
     }
 }
 
-template <typename number, bool adds>
-__global__ static void __launch_bounds__(THREADS, BLOCKS_OF_SM)
-    forward_kernel(struct grid grid, struct batch_norm_forward args)
-{
-    kernel_begin(THREADS);
-    if (grid.fits)
-        rows_forward<number, adds, true>(grid, args);
-    else
-        rows_forward<number, adds, false>(grid, args);
-}
-
 /* True if all tensors that are not NULL, [rows or one, channels], can be accessed as vectors. */
 static bool all_fit(int64_t channels, const void *const *tensors, int count)
 {
@@ -355,18 +389,10 @@ static bool all_fit(int64_t channels, const void *const *tensors, int count)
 template <typename number>
 static void forward_launch(struct stream *stream, const struct batch_norm_forward *args)
 {
-    const void *const tensors[] = {args->x,    args->y,        args->gamma,
-                                   args->beta, args->residual, args->statistics};
-    struct grid grid = grid_of(args->rows, args->channels, all_fit(args->channels, tensors, 6));
-    KERNEL_LAUNCH(statistics_kernel<number>, blocks_for(args->channels, THREADS), THREADS, 0,
-                  stream->handle, *args);
-    dim3 blocks(grid.chunks, grid.columns);
-    if (grid.chunks > 0 && args->residual != NULL)
-        KERNEL_LAUNCH((forward_kernel<number, true>), blocks, THREADS, 0, stream->handle, grid,
-                      *args);
-    else if (grid.chunks > 0)
-        KERNEL_LAUNCH((forward_kernel<number, false>), blocks, THREADS, 0, stream->handle, grid,
-                      *args);
+    const void *const tensors[] = {args->x, args->y, args->gamma, args->beta, args->residual};
+    const struct grid grid = grid_of(args->rows, args->channels);
+    GRID_LAUNCH(forward_kernel, args->residual != NULL, all_fit(args->channels, tensors, 5), grid,
+                STATISTICS_ROOM, stream, *args);
 }
 
 void cuda_batch_norm_forward(struct stream *stream, const struct batch_norm_forward *args)
@@ -390,9 +416,12 @@ __device__ static inline void mask_compute(struct eight *dy, const struct eight 
 }
 
 template <typename number, bool recomputes, bool fits>
-__device__ static inline struct two_sums
-rows_backward_sum(const struct grid &grid, const struct batch_norm_backward_sums &args, float zero)
+__global__ static void __launch_bounds__(THREADS, BLOCKS_OF_SM)
+    backward_sums_kernel(struct grid grid, struct batch_norm_backward_sums args, float zero,
+                         double *partial)
 {
+    kernel_begin(THREADS);
+    SHARED_MEMORY(shared);
     const int together = rows_together<number, fits>(4);
     const float *rstds = args.statistics + grid.channels;
     struct position position = position_of(grid, true, fits);
@@ -449,49 +478,7 @@ rows_backward_sum(const struct grid &grid, const struct batch_norm_backward_sums
         sums.first[i] = (double)sum.value[i];
         sums.second[i] = (double)product.value[i] * (double)rstd.value[i];
     }
-    return sums;
-}
-
-template <typename number, bool recomputes>
-__global__ static void __launch_bounds__(THREADS, BLOCKS_OF_SM)
-    backward_sums_kernel(struct grid grid, struct batch_norm_backward_sums args, float zero,
-                         double *partial)
-{
-    kernel_begin(THREADS);
-    SHARED_MEMORY(shared);
-    struct two_sums sums = grid.fits
-                               ? rows_backward_sum<number, recomputes, true>(grid, args, zero)
-                               : rows_backward_sum<number, recomputes, false>(grid, args, zero);
     block_write(grid, sums, (double *)shared, partial);
-}
-
-__global__ static void __launch_bounds__(FINISH_WARPS *WARP)
-    backward_finish_kernel(struct batch_norm_backward_sums args, const double *partial,
-                           int64_t chunks)
-{
-    kernel_begin(FINISH_WARPS * WARP);
-    SHARED_MEMORY(shared);
-    int64_t channels = args.channels, channel = (int64_t)blockIdx.x * WARP + threadIdx.x;
-    struct totals sum = chunks_sum(partial, chunks, channels, (double *)shared);
-    if (threadIdx.x >= WARP || channel >= channels)
-        return;
-    args.sums[channel] = sum.first;
-    args.sums[channels + channel] = sum.second;
-    if (channel == 0)
-        args.sums[2 * channels] = (double)args.rows;
-    if (args.dgamma != NULL) {
-        gradient_put(&args.dgamma[channel], (float)sum.second, args.overwrite);
-        gradient_put(&args.dbeta[channel], (float)sum.first, args.overwrite);
-    }
-    if (args.drunning_mean != NULL && args.forward_sums != NULL) {
-        double all = args.forward_sums[2 * channels];
-        double share = all > 0 ? (double)args.rows / all : 0;
-        float weight = (float)((double)args.running_weight * share);
-        gradient_put(&args.drunning_mean[channel], weight * args.statistics[channel],
-                     args.overwrite);
-        gradient_put(&args.drunning_variance[channel],
-                     weight * args.statistics[2 * channels + channel], args.overwrite);
-    }
 }
 
 template <typename number>
@@ -499,18 +486,11 @@ static void backward_sums_launch(struct stream *stream, const struct batch_norm_
 {
     const void *const tensors[] = {args->x,          args->y,     args->add, args->dy,
                                    args->statistics, args->gamma, args->beta};
-    struct grid grid = grid_of(args->rows, args->channels, all_fit(args->channels, tensors, 7));
-    dim3 blocks(grid.chunks, grid.columns);
+    struct grid grid = grid_of(args->rows, args->channels);
     double *partial = partial_sums(stream, grid);
-    float zero = type_rounds_to_zero(args->type);
-    if (grid.chunks > 0 && args->beta != NULL)
-        KERNEL_LAUNCH((backward_sums_kernel<number, true>), blocks, THREADS, SUMS_ROOM,
-                      stream->handle, grid, *args, zero, partial);
-    else if (grid.chunks > 0)
-        KERNEL_LAUNCH((backward_sums_kernel<number, false>), blocks, THREADS, SUMS_ROOM,
-                      stream->handle, grid, *args, zero, partial);
-    KERNEL_LAUNCH(backward_finish_kernel, blocks_for(args->channels, WARP), FINISH_WARPS * WARP,
-                  FINISH_ROOM, stream->handle, *args, partial, (int64_t)grid.chunks);
+    GRID_LAUNCH(backward_sums_kernel, args->beta != NULL, all_fit(args->channels, tensors, 7), grid,
+                SUMS_ROOM, stream, *args, type_rounds_to_zero(args->type), partial);
+    finish_launch<true>(stream, *args, partial, grid);
 }
 
 void cuda_batch_norm_backward_sums(struct stream *stream,
@@ -522,9 +502,10 @@ void cuda_batch_norm_backward_sums(struct stream *stream,
 
 /* ---- Second step of the gradient: dx, which may be dy */
 template <typename number, bool recomputes, bool fits>
-__device__ static inline void rows_backward(const struct grid &grid,
-                                            const struct batch_norm_backward &args, float zero)
+__global__ static void __launch_bounds__(THREADS, BLOCKS_OF_SM)
+    backward_kernel(struct grid grid, struct batch_norm_backward args, float zero)
 {
+    kernel_begin(THREADS);
     const int together = rows_together<number, fits>(4);
     struct position position = position_of(grid, false, fits);
     if (position.outside)
@@ -567,31 +548,14 @@ __device__ static inline void rows_backward(const struct grid &grid,
     }
 }
 
-template <typename number, bool recomputes>
-__global__ static void __launch_bounds__(THREADS, BLOCKS_OF_SM)
-    backward_kernel(struct grid grid, struct batch_norm_backward args, float zero)
-{
-    kernel_begin(THREADS);
-    if (grid.fits)
-        rows_backward<number, recomputes, true>(grid, args, zero);
-    else
-        rows_backward<number, recomputes, false>(grid, args, zero);
-}
-
 template <typename number>
 static void backward_launch(struct stream *stream, const struct batch_norm_backward *args)
 {
     const void *const tensors[] = {args->x,  args->gamma, args->statistics,
                                    args->dy, args->dx,    args->beta};
-    struct grid grid = grid_of(args->rows, args->channels, all_fit(args->channels, tensors, 6));
-    dim3 blocks(grid.chunks, grid.columns);
-    float zero = type_rounds_to_zero(args->type);
-    if (args->beta != NULL)
-        KERNEL_LAUNCH((backward_kernel<number, true>), blocks, THREADS, 0, stream->handle, grid,
-                      *args, zero);
-    else
-        KERNEL_LAUNCH((backward_kernel<number, false>), blocks, THREADS, 0, stream->handle, grid,
-                      *args, zero);
+    const struct grid grid = grid_of(args->rows, args->channels);
+    GRID_LAUNCH(backward_kernel, args->beta != NULL, all_fit(args->channels, tensors, 6), grid, 0,
+                stream, *args, type_rounds_to_zero(args->type));
 }
 
 void cuda_batch_norm_backward(struct stream *stream, const struct batch_norm_backward *args)

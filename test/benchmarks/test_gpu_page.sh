@@ -140,7 +140,9 @@ for name, family in (("void forward_kernel<bf16, (int)3>(norm_forward)", "norm_f
                      ("void backward_kernel<bf16, 6>(norm_backward, long)", "norm_backward"),
                      ("norm_backward_kernel<bf16, 768>", "norm_backward"),
                      ("void forward_kernel<bf16>(grid, batch_norm_forward)", "batch_norm_forward"),
-                     ("void backward_kernel<fp16, (bool)1>(grid, batch_norm_backward)", "batch_norm_backward"),
+                     ("void backward_kernel<fp16, (bool)1, (bool)0>(grid, batch_norm_backward)", "batch_norm_backward"),
+                     ("void finish_kernel<(bool)1>(batch_norm_backward_sums, x)", "batch_norm_backward_sums"),
+                     ("void finish_kernel<(bool)0>(batch_norm_backward_sums, x)", "batch_norm_sums"),
                      ("sm90_xmma_wgrad_implicit_gemm_indexed_bf16bf16", "convolution"),
                      ("void cutlass__5x_cudnn::Kernel<x>", "convolution"),
                      ("void cublasLt::splitKreduce_kernel<32>", "product")):
