@@ -67,8 +67,12 @@ __device__ static inline struct eight_indices indices_load(const uint8_t *from, 
     return indices;
 }
 
-/* ---- Forward: one thread per octet of an output pixel */
-template <typename number>
+/* ---- Forward: one thread per octet of an output pixel. It loads the pixels of a window of 3 x 3
+ * before it uses the first; a branch between two loads would make the second wait. So `fits` is
+ * pool.fits, and positions outside of the image or the window load the sample's first pixel. */
+enum { POOL_TOGETHER = 9 };
+
+template <typename number, bool fits>
 __global__ static void max_forward_kernel(struct pool pool, const number *x, number *y,
                                           uint8_t *index)
 {
@@ -78,31 +82,43 @@ __global__ static void max_forward_kernel(struct pool pool, const number *x, num
         return;
     int top = position.row * pool.stride - pool.padding;
     int first = position.column * pool.stride - pool.padding;
-    struct eight best;
+    struct eight best = {};
     struct eight_indices indices = {};
     bool found = false;
-    for (int r = 0; r < pool.kernel; r++)
-        for (int s = 0; s < pool.kernel; s++) {
+    for (int r = 0, s = 0; r < pool.kernel;) {
+        struct packed_eight<number> read[POOL_TOGETHER];
+        int in_window[POOL_TOGETHER]; /* index; -1: outside */
+        UNROLL
+        for (int k = 0; k < POOL_TOGETHER; k++) {
             int row = top + r, column = first + s;
-            if (row < 0 || row >= pool.height || column < 0 || column >= pool.width)
-                continue;
-            int64_t pixel = (position.sample * pool.height + row) * pool.width + column;
-            struct eight here = eight_load_some(x + pixel * pool.channels + position.channel,
-                                                position.left, pool.fits);
-            for (int i = 0; i < 8; i++) {
-                float value = here.value[i], most = found ? best.value[i] : value;
-                bool larger = value > most || (value != value && most == most);
-                best.value[i] = larger ? value : most;
-                if (larger || !found)
-                    indices.at[i] = (uint8_t)(r * pool.kernel + s);
-            }
-            found = true;
+            bool inside = r < pool.kernel && row >= 0 && row < pool.height && column >= 0 &&
+                          column < pool.width;
+            int64_t pixel = (position.sample * pool.height + (inside ? row : 0)) * pool.width +
+                            (inside ? column : 0);
+            read[k] =
+                packed_load_some(x + pixel * pool.channels + position.channel, position.left, fits);
+            in_window[k] = inside ? r * pool.kernel + s : -1;
+            s = s + 1 < pool.kernel ? s + 1 : 0;
+            r += s == 0;
         }
+        UNROLL
+        for (int k = 0; k < POOL_TOGETHER; k++) {
+            struct eight here = packed_open(read[k]);
+            for (int i = 0; i < 8 && in_window[k] >= 0; i++) {
+                float value = here.value[i], most = best.value[i];
+                if (!found || value > most || (value != value && most == most)) {
+                    best.value[i] = value;
+                    indices.at[i] = (uint8_t)in_window[k];
+                }
+            }
+            found = found || in_window[k] >= 0;
+        }
+    }
     int64_t at =
         ((position.sample * pool.out_height + position.row) * pool.out_width + position.column) *
             pool.channels +
         position.channel;
-    eight_store_some(y + at, best, position.left, pool.fits);
+    eight_store_some(y + at, best, position.left, fits);
     if (index != NULL)
         indices_store(index + at, indices, position.left, pool.fits_index);
 }
@@ -179,9 +195,13 @@ static void max_forward_launch(struct stream *stream, const struct max_pool_forw
                      convolved_size(args->width, args->kernel, args->stride, args->padding);
     bool fits = eight_fits(args->x, args->channels) && eight_fits(args->y, args->channels);
     struct pool pool = pool_of(args, pixels, fits);
-    if (pool.octets > 0)
-        KERNEL_LAUNCH(max_forward_kernel<number>, blocks_for(pool.octets, THREADS), THREADS, 0,
-                      stream->handle, pool, (const number *)args->x, (number *)args->y,
+    if (pool.octets > 0 && fits)
+        KERNEL_LAUNCH((max_forward_kernel<number, true>), blocks_for(pool.octets, THREADS), THREADS,
+                      0, stream->handle, pool, (const number *)args->x, (number *)args->y,
+                      args->index);
+    else if (pool.octets > 0)
+        KERNEL_LAUNCH((max_forward_kernel<number, false>), blocks_for(pool.octets, THREADS),
+                      THREADS, 0, stream->handle, pool, (const number *)args->x, (number *)args->y,
                       args->index);
 }
 

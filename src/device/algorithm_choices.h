@@ -29,8 +29,11 @@ typedef double choice_time(void *context, int candidate);
 /* Find or make the choice for `key` (one line, shorter than CHOICE_KEY): an earlier choice of this
  * process or of one that shares the file, if `usable` accepts it, else the fastest of count > 0
  * candidates. Other processes that share the file wait meanwhile, so `time` must not wait for
- * another process. It may call choices_make for another key. log_detail prints the times of all
- * candidates in one line. Return false if no candidate can be used. */
+ * another process. log_detail prints the times of all candidates in one line. Return false if no
+ * candidate can be used.
+ *
+ * Choices are nested: `time` may call choices_make for another key, as a variant of a layer does
+ * for its matrix products. The inner call uses the lock of the outer one. */
 typedef bool choice_usable(void *context, const struct choice *choice);
 bool choices_make(struct choices *choices, const char *key, const struct choice *candidates,
                   int count, choice_time *time, choice_usable *usable, void *context,

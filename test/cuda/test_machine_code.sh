@@ -56,8 +56,8 @@ result 'no kernel has static shared memory' "$(
     broken 'shared > (architecture ~ /sm_[78]/ ? 0 : 1024)' 'shared " bytes"')"
 reading='^(add|attention|backward|bias_relu|column_sums|drop|dropout|forward|gelu|glu|max|mix|pool|relu|rotary|scale|squares|sums|tokens|update)'
 writing='^(add|attention|backward_kernel|backward_sums_kernel|bias_relu|drop|dropout|forward|gelu|glu|max|mix|pool|relu|rotary|scale|tokens_forward|tokens_backward|update)'
-# Batch norm has other kernels for tensors that do not fit vectors.
-vectors='!(source == "batch_norm.cu" && kernel ~ /false>$/)'
+# Batch norm and max pooling have other kernels for tensors that do not fit vectors.
+vectors='!(source ~ /^(batch_norm|pool)\.cu$/ && kernel ~ /false>$/)'
 result '16-bit kernels that memory limits move 16 bytes at a time' "$(
     broken "(is_16 || kernel ~ /^(add|squares)_kernel/) && kernel ~ /$reading/ && $vectors && loads == 0" '"no load of 16 bytes"'
     broken "(is_16 || kernel ~ /^add_kernel/) && kernel ~ /$writing/ && $vectors && stores == 0" '"no store of 16 bytes"')"
