@@ -140,8 +140,9 @@ struct gelu_step {
     struct stream *stream;
     const struct linear_forward *forward;   /* NULL in the backward pass */
     const struct linear_backward *backward; /* NULL in the forward pass */
-    int64_t rows, width;                    /* of pre */
-    struct column_sums sums;                /* of dx; the same for all variants */
+    enum data_type type;
+    int64_t rows, width, inner; /* of the product */
+    struct column_sums sums;    /* of dx; the same for all variants */
 };
 
 /* Queue the product and the kernel for some rows. */
@@ -153,8 +154,7 @@ static void backward_rows(const struct gelu_step *step, int64_t first, int64_t r
  * if the tensor is not larger. Tiles of products have 128 rows. */
 static int64_t chunk_rows(const struct gelu_step *step, int variant)
 {
-    enum data_type type = step->forward != NULL ? step->forward->type : step->backward->type;
-    int64_t row_bytes = step->width * (int64_t)type_size(type);
+    int64_t row_bytes = step->width * (int64_t)type_size(step->type);
     int64_t rows = step->stream->cuda->l2_bytes / 4 * (variant + 1) / row_bytes;
     rows -= rows % (step->sums.chunk_rows > 128 ? step->sums.chunk_rows : 128);
     return variant == 0 ? step->rows : rows < step->rows ? rows : 0;
@@ -170,16 +170,17 @@ static bool gelu_step_queue(void *context, int variant)
             backward_rows(step, first, rows);
         else
             forward_rows(step->stream, step->forward, first, rows,
-                         row_of(step->forward->type, step->forward->pre, step->width, first));
+                         row_of(step->type, step->forward->pre, step->width, first));
     }
     return most > 0;
 }
 
-static void gelu_step_run(struct gelu_step *step, enum data_type type, int64_t inner)
+static void gelu_step_run(struct gelu_step *step)
 {
     char key[CHOICE_KEY];
     snprintf(key, sizeof key, "gelu%s %s %lldx%lldx%lld", step->backward != NULL ? " gradient" : "",
-             type_name(type), (long long)step->rows, (long long)step->width, (long long)inner);
+             type_name(step->type), (long long)step->rows, (long long)step->width,
+             (long long)step->inner);
     variant_run(step->stream, key, chunk_rows(step, 1) > 0 ? 3 : 1, gelu_step_queue, step);
 }
 
@@ -267,8 +268,9 @@ void cuda_linear_forward(struct stream *stream, const struct linear_forward *arg
     if (args->rows == 0 || args->in == 0 || args->out == 0)
         return;
     if (epilogue == LINEAR_GELU) {
-        struct gelu_step step = {stream, args, NULL, args->rows, args->out, {}};
-        gelu_step_run(&step, args->type, args->in);
+        struct gelu_step step = {stream,     args,      NULL,     args->type,
+                                 args->rows, args->out, args->in, {}};
+        gelu_step_run(&step);
     } else if (epilogue != LINEAR_DROP) {
         forward_product(stream, args, 0, args->rows, args->residual, args->y);
         if (epilogue == LINEAR_RELU)
@@ -338,19 +340,19 @@ static void gelu_gradient_launch(const struct gelu_step *step, int64_t first, in
 static void backward_rows(const struct gelu_step *step, int64_t first, int64_t rows)
 {
     input_product(step->stream, step->backward, first, rows);
-    NUMBER_SWITCH(step->backward->type, gelu_gradient_launch, step, first, rows);
+    NUMBER_SWITCH(step->type, gelu_gradient_launch, step, first, rows);
 }
 
 /* Chunks of sums have a power of two of at most 128 rows, so that they divide the variants' chunks.
  */
 static void backward_gelu(struct stream *stream, const struct linear_backward *args)
 {
-    struct gelu_step step = {stream, NULL, args, args->rows, args->in, {}};
+    struct gelu_step step = {stream, NULL, args, args->type, args->rows, args->in, args->out, {}};
     int64_t rows = 32;
     while (rows < 128 && rows * 256 < args->rows)
         rows *= 2;
     step.sums = columns_cut(stream, args->rows, args->in, rows, args->dx_sums, args->overwrite);
-    gelu_step_run(&step, args->type, args->out);
+    gelu_step_run(&step);
     columns_finish(stream, &step.sums);
 }
 

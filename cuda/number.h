@@ -190,31 +190,6 @@ static inline bool eight_fits(const void *memory, int64_t width)
     return width % 8 == 0 && (uintptr_t)memory % 16 == 0;
 }
 
-/* The first `count` (at most 8) of eight elements, one at a time unless they are aligned vectors;
- * the others are 0. */
-template <typename number>
-__device__ static inline struct eight eight_load_some(const number *from, int64_t count, bool fits)
-{
-    if (fits)
-        return eight_load(from);
-    struct eight eight;
-    for (int i = 0; i < 8; i++)
-        eight.value[i] = i < count ? number_load(from[i]) : 0;
-    return eight;
-}
-
-template <typename number>
-__device__ static inline void eight_store_some(number *to, const struct eight &eight, int64_t count,
-                                               bool fits)
-{
-    if (fits)
-        eight_store_global(to, eight);
-    else
-        for (int i = 0; i < 8; i++)
-            if (i < count)
-                number_store(to + i, eight.value[i]);
-}
-
 /* Eight elements in their stored format, which need fewer registers than converted ones. So a
  * thread can load several rows before it uses the first. */
 template <typename number> struct packed_eight {
@@ -227,16 +202,35 @@ __device__ static inline struct eight packed_open(const struct packed_eight<numb
     return eight_load((const number *)&packed);
 }
 
-/* eight_load_some without the conversion. */
+/* The first `count` (at most 8) of eight elements, one at a time unless they are aligned vectors;
+ * the others are 0. */
 template <typename number>
 __device__ static inline struct packed_eight<number> packed_load_some(const number *from,
                                                                       int64_t count, bool fits) {
-    struct packed_eight<number> packed;
     if (fits)
-        packed = *(const struct packed_eight<number> *)from;
-    else
-        eight_store((number *)&packed, eight_load_some(from, count, false));
+        return *(const struct packed_eight<number> *)from;
+    struct packed_eight<number> packed;
+    for (int i = 0; i < 8; i++)
+        ((number *)&packed)[i] = i < count ? from[i] : number{};
     return packed;
+}
+
+template <typename number>
+__device__ static inline struct eight eight_load_some(const number *from, int64_t count, bool fits)
+{
+    return packed_open(packed_load_some(from, count, fits));
+}
+
+template <typename number>
+__device__ static inline void eight_store_some(number *to, const struct eight &eight, int64_t count,
+                                               bool fits)
+{
+    if (fits)
+        eight_store_global(to, eight);
+    else
+        for (int i = 0; i < 8; i++)
+            if (i < count)
+                number_store(to + i, eight.value[i]);
 }
 
 /* Call function<number>(arguments...) for the C++ type of a data_type. */
