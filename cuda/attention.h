@@ -7,17 +7,27 @@
 #ifndef VITTRAIN_CUDA_ATTENTION_H
 #define VITTRAIN_CUDA_ATTENTION_H
 
-#include "cuda.h"
+#include <stdio.h>
+
 #include "kernel.h"
+#include "product.h"
 #include "tensor_core.h"
+#include "variant.h"
 
 enum {
     HEAD_DIM_MOST = 128,
-    TILE = 16,           /* rows per warp */
-    STEP = 64,           /* tokens per step of the online softmax */
-    CHUNK_MOST = 320,    /* tokens; a multiple of STEP, so that steps do not depend on the GPU */
-    ATTENTION_WARPS = 4, /* maximum warps per block */
-    ATTENTION_THREADS = ATTENTION_WARPS * WARP
+    TILE = 16,        /* rows per warp */
+    STEP = 64,        /* tokens per step of the online softmax */
+    CHUNK_MOST = 320, /* tokens; a multiple of STEP, so that steps do not depend on the GPU */
+};
+
+/* How a pass in 16 bits is computed; the fastest one is chosen (variant.h). All give the same bits,
+ * but for dqkv_sums. */
+enum attention_variant {
+    ATTENTION_4_WARPS, /* per block, at most */
+    ATTENTION_8_WARPS,
+    ATTENTION_WGMMA, /* attention_wgmma.cu */
+    ATTENTION_VARIANTS
 };
 
 /* Layout of heads and their split into chunks. */
@@ -53,6 +63,13 @@ template <typename arguments> static inline struct attention_view view_of(const 
     return view;
 }
 
+struct backward_tensors {
+    const void *qkv, *out, *dout;
+    const float *lse;
+    void *dqkv;
+    float *sums; /* [batch, 3, heads, head_dim] of dqkv over the tokens of a sample; or NULL */
+};
+
 /* Launches must request more than 48 KiB explicitly. */
 template <typename kernel_type> static inline void shared_allow(kernel_type kernel, size_t bytes)
 {
@@ -64,6 +81,12 @@ template <typename kernel_type> static inline void shared_allow(kernel_type kern
 /* The fp32 passes (attention_float.cu). */
 void attention_float_forward(struct stream *stream, const struct attention_forward *args);
 void attention_float_backward(struct stream *stream, const struct attention_backward *args);
+
+/* The passes with wgmma. They return false, and queue nothing, if they do not support the GPU or
+ * the arguments. */
+bool attention_wgmma_forward(struct stream *stream, const struct attention_forward *args);
+bool attention_wgmma_backward(struct stream *stream, const struct attention_backward *args,
+                              const struct backward_tensors *given);
 
 /* Shared memory of the backward pass: two numbers per token. */
 static inline size_t attention_sums_bytes(int64_t tokens)
@@ -89,12 +112,32 @@ static inline size_t view_cut(struct attention_view *view, const struct cuda_dev
     return fixed + (size_t)view->chunk * row_bytes;
 }
 
-/* The smallest number of warps that needs no additional round over tiles of `rows`. */
-static inline int attention_warps(int tokens, int rows)
+/* The smallest number of warps, at most `most`, that needs no additional round over the tiles. */
+static inline int attention_warps(int tokens, int most)
 {
-    int tiles = (tokens + rows - 1) / rows;
-    int rounds = (tiles + ATTENTION_WARPS - 1) / ATTENTION_WARPS;
+    int tiles = (tokens + TILE - 1) / TILE;
+    int rounds = (tiles + most - 1) / most;
     return (tiles + rounds - 1) / rounds;
+}
+
+/* Eight warps need heads of 64 numbers and more tiles than four warps. */
+template <typename arguments> static inline bool has_8_warps(const arguments *args)
+{
+    return args->head_dim > 32 && args->head_dim <= 64 && args->tokens > 4 * TILE &&
+           args->tokens <= CHUNK_MOST;
+}
+
+/* Queue the fastest variant of a pass; `launch` has the arguments `call`. */
+template <typename arguments>
+static inline void attention_choose(struct stream *stream, const char *pass, const arguments *args,
+                                    variant_queue *launch, void *call)
+{
+    char key[CHOICE_KEY];
+    snprintf(key, sizeof key, "attention %s %s %lldx%lldx%lldx%lld %lld queries%s", pass,
+             type_name(args->type), (long long)args->batch, (long long)args->heads,
+             (long long)args->tokens, (long long)args->head_dim, (long long)args->queries,
+             args->dropout.rate > 0 ? " dropout" : "");
+    variant_run(stream, key, ATTENTION_VARIANTS, launch, call);
 }
 
 /* ---- In kernels: the head of a block */
@@ -179,20 +222,18 @@ __device__ static inline void rows_load(unsigned char *rows_shared,
     }
 }
 
-/* Copy a chunk of two matrices to shared memory after all threads have finished with the previous
- * one. Return its rows. */
+/* Start to copy a chunk of two matrices to shared memory after all threads have finished with the
+ * previous one; copies_wait and a barrier must follow. Return its rows. */
 template <typename number, int width>
 __device__ static inline int
-chunk_load(unsigned char *rows_shared[2], struct head_rows<const number> a,
-           struct head_rows<const number> b, int first, const struct attention_view &view)
+chunk_start(unsigned char *rows_shared[2], struct head_rows<const number> a,
+            struct head_rows<const number> b, int first, const struct attention_view &view)
 {
     int left = (a.count - first + TILE - 1) / TILE * TILE;
     int count = left < view.chunk ? left : view.chunk;
     __syncthreads();
     rows_load<number, width>(rows_shared[0], a, first, count, view.head_dim);
     rows_load<number, width>(rows_shared[1], b, first, count, view.head_dim);
-    copies_wait();
-    __syncthreads();
     return count;
 }
 
@@ -274,7 +315,7 @@ __device__ static inline void part_add(struct sum_matrix *sums, const struct lef
 
 /* sums[16, 16] += tile . rows^T, for 16 rows in shared memory from `row` on. */
 template <typename number, int width>
-__device__ static inline void tile_times_rows(struct sum_matrix (&sums)[2],
+__device__ static inline void tile_times_rows(struct sum_matrix *sums,
                                               const struct left_matrix (&tile)[width / 16],
                                               const unsigned char *rows_shared, int row)
 {
@@ -302,7 +343,7 @@ __device__ static inline void weights_times_rows(struct sum_matrix (&sums)[width
 
 /* Round two adjacent accumulators to the left operand of a product. */
 template <typename number>
-__device__ static inline struct left_matrix weights_of(const struct sum_matrix (&sums)[2])
+__device__ static inline struct left_matrix weights_of(const struct sum_matrix *sums)
 {
     struct left_matrix weights;
     UNROLL
@@ -326,5 +367,149 @@ __device__ static inline float quad_max(float value)
 }
 
 #define LOG2_E 1.44269504088896341f
+
+/* ---- Forward */
+
+/* A warp's 16 queries: accumulators of the output and, per row, the maximum score and the lane's
+ * partial sum of exponentials, for the upper (0) and lower (1) eight rows. */
+template <int width> struct query_tile {
+    struct left_matrix query[width / 16];
+    struct sum_matrix out[width / 8];
+    float most[2], total[2];
+    int first;
+};
+
+/* Set the scores of padding tokens to -infinity. */
+template <int blocks>
+__device__ static inline void scores_mask(struct sum_matrix (&score)[blocks], int count)
+{
+    UNROLL
+    for (int i = 0; i < blocks * 4; i++)
+        if (i / 4 * 8 + (int)threadIdx.x % 4 * 2 + i % 2 >= count)
+            score[i / 4].value[i % 4] = -INFINITY;
+}
+
+/* Replace scores by exponentials and rescale the accumulators to the new maximum. `exponent` is the
+ * scale for powers of two. */
+template <int width, int blocks>
+__device__ static inline void softmax_step(struct sum_matrix (&score)[blocks],
+                                           struct query_tile<width> &tile, float exponent)
+{
+    UNROLL
+    for (int lower = 0; lower < 2; lower++) {
+        float most = tile.most[lower], total = 0;
+        UNROLL
+        for (int i = 0; i < blocks * 2; i++)
+            most = fmaxf(most, score[i / 2].value[lower * 2 + i % 2]);
+        most = quad_max(most);
+        float shrink = exp2_quick((tile.most[lower] - most) * exponent), offset = most * exponent;
+        UNROLL
+        for (int i = 0; i < blocks * 2; i++) {
+            float &value = score[i / 2].value[lower * 2 + i % 2];
+            value = exp2_quick(fmaf(value, exponent, -offset));
+            total += value;
+        }
+        tile.most[lower] = most;
+        tile.total[lower] = tile.total[lower] * shrink + total;
+        UNROLL
+        for (int i = 0; i < width / 8 * 2; i++)
+            tile.out[i / 2].value[lower * 2 + i % 2] *= shrink;
+    }
+}
+
+template <typename number, int width>
+__device__ static inline void tile_begin(struct query_tile<width> &tile,
+                                         struct head_rows<const number> queries, int first,
+                                         int head_dim)
+{
+    tile_load<number, width>(tile.query, queries, first, head_dim);
+    UNROLL
+    for (int i = 0; i < width / 8; i++)
+        tile.out[i] = {};
+    tile.most[0] = tile.most[1] = -INFINITY;
+    tile.total[0] = tile.total[1] = 0;
+    tile.first = first;
+}
+
+template <typename number, int width>
+__device__ static inline void tile_finish(struct query_tile<width> &tile,
+                                          const struct attention_view &view,
+                                          struct head_rows<number> out, float *lse)
+{
+    int lane = (int)threadIdx.x % WARP;
+    float total[2] = {quad_sum(tile.total[0]), quad_sum(tile.total[1])};
+    tile_store<number, width>(out, tile.first, tile.out, 1 / total[0], 1 / total[1], view.head_dim);
+    if (lse == NULL || lane % 4 != 0)
+        return;
+    lse += (int64_t)blockIdx.x * view.queries;
+    for (int lower = 0; lower < 2; lower++) {
+        int query = tile.first + lane / 4 + 8 * lower;
+        if (query < view.queries)
+            lse[query] = tile.most[lower] * view.scale + logf(total[lower]);
+    }
+}
+
+/* ---- Backward */
+
+/* Per token, in shared memory: log2 of the sum of exponentials (infinity for tokens that are not
+ * queries, so that their probabilities are 0), and the sum of dout * out, which is subtracted in
+ * the softmax gradient. */
+struct query_sums {
+    float *lse, *correction;
+    float *columns; /* the warps' column sums, [warps, 3, width]; only with backward_tensors.sums */
+};
+
+/* Add the column sums of the first `count` rows of a tile to the warp's sums of this part. */
+template <int width>
+__device__ static inline void warp_sums_add(const struct query_sums &sums, int part, int count,
+                                            const struct sum_matrix (&tile)[width / 8])
+{
+    int lane = (int)threadIdx.x % WARP, warp = (int)threadIdx.x / WARP;
+    float *columns = sums.columns + (warp * 3 + part) * width;
+    UNROLL
+    for (int i = 0; i < width / 8 * 2; i++) {
+        const float *value = tile[i / 2].value + i % 2;
+        float sum = (lane / 4 < count ? value[0] : 0) + (lane / 4 + 8 < count ? value[2] : 0);
+        for (int distance = 4; distance < WARP; distance *= 2)
+            sum += __shfl_xor_sync(0xffffffffu, sum, distance);
+        if (lane < 4)
+            columns[i / 2 * 8 + lane * 2 + i % 2] += sum;
+    }
+}
+
+/* Add the warps' column sums, which start at `columns`, and store the totals. Those of dq and dk
+ * are multiplied by the scale, as tile_store does with the gradients. */
+template <int width>
+__device__ static inline void warp_sums_store(const struct attention_view &view, float *to,
+                                              const float *columns)
+{
+    __syncthreads();
+    for (int i = (int)threadIdx.x; i < 3 * view.head_dim; i += (int)blockDim.x) {
+        int part = i / view.head_dim, column = i % view.head_dim;
+        float sum = 0;
+        for (int warp = 0; warp < (int)blockDim.x / WARP; warp++)
+            sum += columns[(warp * 3 + part) * width + column];
+        int64_t head = (block_sample(view) * 3 + part) * view.heads + block_head(view);
+        to[head * view.head_dim + column] = part < 2 ? sum * view.scale : sum;
+    }
+}
+
+/* Sums of dout * out over the upper and the lower row. */
+template <typename number, int width>
+__device__ static inline void corrections_find(float (&correction)[2],
+                                               const struct left_matrix (&dout)[width / 16],
+                                               const struct left_matrix (&out)[width / 16])
+{
+    correction[0] = correction[1] = 0;
+    UNROLL
+    for (int i = 0; i < width / 16 * 4; i++) {
+        uint32_t a = dout[i / 4].word[i % 4], b = out[i / 4].word[i % 4];
+        correction[i % 2] += number_load(number{(uint16_t)a}) * number_load(number{(uint16_t)b});
+        correction[i % 2] +=
+            number_load(number{(uint16_t)(a >> 16)}) * number_load(number{(uint16_t)(b >> 16)});
+    }
+    correction[0] = quad_sum(correction[0]);
+    correction[1] = quad_sum(correction[1]);
+}
 
 #endif

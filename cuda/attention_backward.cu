@@ -6,64 +6,6 @@
  * al. 2022). */
 #include "attention.h"
 
-/* Per token, in shared memory: log2 of the sum of exponentials (infinity for tokens that are not
- * queries, so that their probabilities are 0), and the sum of dout * out, which is subtracted in
- * the softmax gradient. */
-struct query_sums {
-    float *lse, *correction;
-};
-
-struct backward_tensors {
-    const void *qkv, *out, *dout;
-    const float *lse;
-    void *dqkv;
-    float *sums; /* [batch, 3, heads, head_dim] of dqkv over the tokens of a sample; or NULL */
-};
-
-/* Return the warps' column sums, [warps, 3, width], which follow the sums of queries in shared
- * memory. They exist if backward_tensors.sums is not NULL. */
-__device__ static inline float *warp_sums_of(const struct attention_view &view,
-                                             const struct query_sums &sums)
-{
-    return sums.correction + (view.tokens + TILE - 1) / TILE * TILE;
-}
-
-/* Add the column sums of the first `count` rows of a tile to the warp's sums of this part. */
-template <int width>
-__device__ static inline void warp_sums_add(const struct attention_view &view,
-                                            const struct query_sums &sums, int part, int count,
-                                            const struct sum_matrix (&tile)[width / 8])
-{
-    int lane = (int)threadIdx.x % WARP, warp = (int)threadIdx.x / WARP;
-    float *columns = warp_sums_of(view, sums) + (warp * 3 + part) * width;
-    UNROLL
-    for (int i = 0; i < width / 8 * 2; i++) {
-        const float *value = tile[i / 2].value + i % 2;
-        float sum = (lane / 4 < count ? value[0] : 0) + (lane / 4 + 8 < count ? value[2] : 0);
-        for (int distance = 4; distance < WARP; distance *= 2)
-            sum += __shfl_xor_sync(0xffffffffu, sum, distance);
-        if (lane < 4)
-            columns[i / 2 * 8 + lane * 2 + i % 2] += sum;
-    }
-}
-
-/* Add the warps' column sums, which start at `columns`, and store the totals. Those of dq and dk
- * are multiplied by the scale, as tile_store does with the gradients. */
-template <int width>
-__device__ static inline void warp_sums_store(const struct attention_view &view, float *to,
-                                              const float *columns)
-{
-    __syncthreads();
-    for (int i = (int)threadIdx.x; i < 3 * view.head_dim; i += (int)blockDim.x) {
-        int part = i / view.head_dim, column = i % view.head_dim;
-        float sum = 0;
-        for (int warp = 0; warp < (int)blockDim.x / WARP; warp++)
-            sum += columns[(warp * 3 + part) * width + column];
-        int64_t head = (block_sample(view) * 3 + part) * view.heads + block_head(view);
-        to[head * view.head_dim + column] = part < 2 ? sum * view.scale : sum;
-    }
-}
-
 /* ---- Gradients of queries: 16 queries per warp. */
 template <int width> struct query_gradient {
     struct left_matrix query[width / 16], dout[width / 16];
@@ -71,24 +13,6 @@ template <int width> struct query_gradient {
     float lse[2], correction[2]; /* of the lane's upper and lower row */
     int first;
 };
-
-/* Sums of dout * out over the upper and the lower row. */
-template <typename number, int width>
-__device__ static inline void corrections_find(float (&correction)[2],
-                                               const struct left_matrix (&dout)[width / 16],
-                                               const struct left_matrix (&out)[width / 16])
-{
-    correction[0] = correction[1] = 0;
-    UNROLL
-    for (int i = 0; i < width / 16 * 4; i++) {
-        uint32_t a = dout[i / 4].word[i % 4], b = out[i / 4].word[i % 4];
-        correction[i % 2] += number_load(number{(uint16_t)a}) * number_load(number{(uint16_t)b});
-        correction[i % 2] +=
-            number_load(number{(uint16_t)(a >> 16)}) * number_load(number{(uint16_t)(b >> 16)});
-    }
-    correction[0] = quad_sum(correction[0]);
-    correction[1] = quad_sum(correction[1]);
-}
 
 template <typename number, int width>
 __device__ static inline void
@@ -156,19 +80,25 @@ queries_pass(const struct attention_view &view, const struct backward_tensors &g
         };
         its.first = round + warp * TILE;
         bool active = its.first < view.queries;
-        if (active)
-            gradient_begin<number, width>(its, view, given, sums);
         for (int first = 0; round < view.queries && first < view.tokens; first += view.chunk) {
-            if (round == 0 || view.chunk < view.tokens)
-                count = chunk_load<number, width>(rows_shared, qkv_rows(view, qkv, 1, view.tokens),
-                                                  qkv_rows(view, qkv, 2, view.tokens), first, view);
+            bool loads = round == 0 || view.chunk < view.tokens;
+            if (loads)
+                count =
+                    chunk_start<number, width>(rows_shared, qkv_rows(view, qkv, 1, view.tokens),
+                                               qkv_rows(view, qkv, 2, view.tokens), first, view);
+            if (first == 0 && active) /* while the chunk is copied */
+                gradient_begin<number, width>(its, view, given, sums);
+            if (loads) {
+                copies_wait();
+                __syncthreads();
+            }
             for (int row = 0; active && row < count; row += TILE)
                 gradient_take<number, width>(its, view, rows_shared, row, first + row, draws);
         }
         tile_store<number, width>(qkv_rows(view, (number *)given.dqkv, 0, view.tokens), its.first,
                                   its.sums, view.scale, view.scale, view.head_dim);
         if (given.sums != NULL)
-            warp_sums_add<width>(view, sums, 0, view.queries - its.first, its.sums);
+            warp_sums_add<width>(sums, 0, view.queries - its.first, its.sums);
     }
 }
 
@@ -221,19 +151,24 @@ __device__ static inline void tokens_pass(const struct attention_view &view,
         struct token_gradient<width> its = {
         };
         its.first = round + warp * TILE;
-        bool is = its.first < view.tokens;
-        if (is) {
-            tile_load<number, width>(its.key, qkv_rows(view, qkv, 1, view.tokens), its.first,
-                                     view.head_dim);
-            tile_load<number, width>(its.value, qkv_rows(view, qkv, 2, view.tokens), its.first,
-                                     view.head_dim);
-        }
+        bool active = its.first < view.tokens;
         for (int first = 0; first < view.queries; first += view.chunk) {
-            if (round == 0 || view.chunk < view.queries)
-                count = chunk_load<number, width>(rows_shared, qkv_rows(view, qkv, 0, view.queries),
-                                                  out_rows(view, (const number *)given.dout), first,
-                                                  view);
-            for (int row = 0; is && row < count; row += TILE)
+            bool loads = round == 0 || view.chunk < view.queries;
+            if (loads)
+                count = chunk_start<number, width>(
+                    rows_shared, qkv_rows(view, qkv, 0, view.queries),
+                    out_rows(view, (const number *)given.dout), first, view);
+            if (first == 0 && active) { /* while the chunk is copied */
+                tile_load<number, width>(its.key, qkv_rows(view, qkv, 1, view.tokens), its.first,
+                                         view.head_dim);
+                tile_load<number, width>(its.value, qkv_rows(view, qkv, 2, view.tokens), its.first,
+                                         view.head_dim);
+            }
+            if (loads) {
+                copies_wait();
+                __syncthreads();
+            }
+            for (int row = 0; active && row < count; row += TILE)
                 gradients_take<number, width>(its, view, rows_shared, row, first + row, sums,
                                               draws);
         }
@@ -242,32 +177,33 @@ __device__ static inline void tokens_pass(const struct attention_view &view,
         tile_store<number, width>(qkv_rows(view, dqkv, 2, view.tokens), its.first, its.dvalue, 1, 1,
                                   view.head_dim);
         if (given.sums != NULL) {
-            warp_sums_add<width>(view, sums, 1, view.tokens - its.first, its.dkey);
-            warp_sums_add<width>(view, sums, 2, view.tokens - its.first, its.dvalue);
+            warp_sums_add<width>(sums, 1, view.tokens - its.first, its.dkey);
+            warp_sums_add<width>(sums, 2, view.tokens - its.first, its.dvalue);
         }
     }
 }
 
-template <typename number, int width>
-__global__ static void __launch_bounds__(ATTENTION_THREADS, width <= 32   ? 4
-                                                            : width <= 64 ? 3
-                                                                          : 2)
+template <typename number, int width, int warps_most>
+__global__ static void __launch_bounds__(warps_most *WARP, width <= 32                      ? 4
+                                                           : width <= 64 && warps_most == 4 ? 3
+                                                                                            : 2)
     attention_backward_kernel(struct attention_view view, struct backward_tensors given)
 {
-    kernel_begin(ATTENTION_THREADS);
+    kernel_begin(warps_most * WARP);
     SHARED_MEMORY(shared);
     struct random_block *draws = (struct random_block *)shared + threadIdx.x / WARP * WARP;
     unsigned char *rows_shared[2] = {shared + view.draws_bytes,
                                      shared + view.draws_bytes + view.chunk * width * 2};
     float *lse = (float *)(rows_shared[1] + view.chunk * width * 2);
-    struct query_sums sums = {lse, lse + (view.tokens + TILE - 1) / TILE * TILE};
+    int padded = (view.tokens + TILE - 1) / TILE * TILE;
+    struct query_sums sums = {lse, lse + padded, lse + 2 * padded};
     if (given.sums != NULL)
         for (int i = (int)threadIdx.x; i < (int)blockDim.x / WARP * 3 * width; i += (int)blockDim.x)
-            warp_sums_of(view, sums)[i] = 0; /* a barrier follows in queries_pass */
+            sums.columns[i] = 0; /* a barrier follows in queries_pass */
     queries_pass<number, width>(view, given, rows_shared, sums, draws);
     tokens_pass<number, width>(view, given, rows_shared, sums, draws);
     if (given.sums != NULL)
-        warp_sums_store<width>(view, given.sums, warp_sums_of(view, sums));
+        warp_sums_store<width>(view, given.sums, sums.columns);
 }
 
 static size_t sums_bytes(const struct attention_backward *args)
@@ -283,36 +219,42 @@ static bool sums_fit(const struct attention_backward *args)
            sums_bytes(args) <= WORKSPACE_SUMS;
 }
 
-template <typename number, int width>
-static void backward_launch(struct stream *stream, const struct attention_backward *args)
+struct backward_call {
+    struct stream *stream;
+    const struct attention_backward *args;
+    struct backward_tensors given;
+};
+
+template <typename number, int width, int warps_most>
+static bool backward_launch(const struct backward_call *call)
 {
+    const struct attention_backward *args = call->args;
+    struct stream *stream = call->stream;
     struct attention_view view = view_of(args);
-    struct backward_tensors given = {args->qkv, args->out, args->dout, args->lse, args->dqkv, NULL};
-    int warps = attention_warps(view.tokens, TILE);
-    int64_t columns = 3 * args->heads * args->head_dim;
+    int warps = attention_warps(view.tokens, warps_most);
     size_t fixed = attention_sums_bytes(view.tokens);
-    if (sums_fit(args)) {
-        given.sums = (float *)cuda_workspace_sums(stream->cuda, sums_bytes(args));
+    if (call->given.sums != NULL)
         fixed += (size_t)(warps * 3 * width) * sizeof(float);
-    }
     size_t bytes = view_cut(&view, stream->cuda, width, warps, fixed);
-    shared_allow(attention_backward_kernel<number, width>, bytes);
-    KERNEL_LAUNCH((attention_backward_kernel<number, width>), (unsigned)(args->batch * args->heads),
-                  (unsigned)(warps * WARP), bytes, stream->handle, view, given);
-    if (given.sums != NULL)
-        columns_add(stream, given.sums, args->batch, columns, columns, args->dqkv_sums,
-                    args->overwrite);
+    shared_allow(attention_backward_kernel<number, width, warps_most>, bytes);
+    KERNEL_LAUNCH((attention_backward_kernel<number, width, warps_most>),
+                  (unsigned)(args->batch * args->heads), (unsigned)(warps * WARP), bytes,
+                  stream->handle, view, call->given);
+    return true;
 }
 
-template <typename number>
-static void backward_for(struct stream *stream, const struct attention_backward *args)
+template <typename number> static bool backward_variant(void *context, int variant)
 {
-    if (args->head_dim <= 32)
-        backward_launch<number, 32>(stream, args);
-    else if (args->head_dim <= 64)
-        backward_launch<number, 64>(stream, args);
-    else
-        backward_launch<number, 128>(stream, args);
+    const struct backward_call *call = (const struct backward_call *)context;
+    if (variant == ATTENTION_WGMMA)
+        return attention_wgmma_backward(call->stream, call->args, &call->given);
+    if (variant == ATTENTION_8_WARPS)
+        return has_8_warps(call->args) && backward_launch<number, 64, 8>(call);
+    if (call->args->head_dim <= 32)
+        return backward_launch<number, 32, 4>(call);
+    if (call->args->head_dim <= 64)
+        return backward_launch<number, 64, 4>(call);
+    return backward_launch<number, 128, 4>(call);
 }
 
 void cuda_attention_backward(struct stream *stream, const struct attention_backward *args)
@@ -324,13 +266,22 @@ void cuda_attention_backward(struct stream *stream, const struct attention_backw
            "tensors are not aligned");
     ENSURE(args->type != TYPE_BF16 || stream->cuda->capability >= 80,
            "bf16 is not supported by this GPU");
+    struct backward_call call = {
+        stream, args, {args->qkv, args->out, args->dout, args->lse, args->dqkv, NULL}};
+    int64_t columns = 3 * args->heads * args->head_dim;
+    if (sums_fit(args))
+        call.given.sums = (float *)cuda_workspace_sums(stream->cuda, sums_bytes(args));
     if (args->type == TYPE_FP32)
         attention_float_backward(stream, args);
-    else if (args->type == TYPE_BF16)
-        backward_for<struct bf16>(stream, args);
     else
-        backward_for<struct fp16>(stream, args);
-    if (args->dqkv_sums != NULL && !sums_fit(args))
-        columns_sum(stream, args->type, args->dqkv, args->batch * args->tokens,
-                    3 * args->heads * args->head_dim, args->dqkv_sums, args->overwrite);
+        attention_choose(stream, "backward", args,
+                         args->type == TYPE_BF16 ? backward_variant<struct bf16>
+                                                 : backward_variant<struct fp16>,
+                         &call);
+    if (call.given.sums != NULL)
+        columns_add(stream, call.given.sums, args->batch, columns, columns, args->dqkv_sums,
+                    args->overwrite);
+    else if (args->dqkv_sums != NULL)
+        columns_sum(stream, args->type, args->dqkv, args->batch * args->tokens, columns,
+                    args->dqkv_sums, args->overwrite);
 }

@@ -3,7 +3,9 @@
 # test/emulation/.
 cuda_cppflags = -I$(CUDA_LIBRARY_DIR)/../include
 nvcc_flags = -std=c++17 -O3 -lineinfo -Xcompiler -fPIC,-Wall,-Wextra,-Wno-missing-field-initializers -I$(srcdir)/cuda \
-	-I$(srcdir)/src $(RANDOM123_CFLAGS) $(NVCC_ARCH)
+	-I$(srcdir)/src $(RANDOM123_CFLAGS) $(nvcc_arch)
+nvcc_arch = $(NVCC_ARCH)
+cuda/attention_wgmma.cuda.o: nvcc_arch = $(NVCC_ARCH_WGMMA)
 cuda_objects = $(cuda_sources:.cu=.cuda.o) $(cuda_library_sources:.cu=.cuda.o)
 SUFFIXES = .cu .cuda.o
 .cu.cuda.o:

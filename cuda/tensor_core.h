@@ -158,11 +158,12 @@ template <typename number16> static inline uint32_t word_pack(float low, float h
 
 static inline void copy_start(void *shared, const void *from)
 {
-    *(struct vector16 *)shared = *(const struct vector16 *)from;
+    emulated_copy_start(shared, from);
 }
 
 static inline void copies_wait(void)
 {
+    emulated_copies_wait();
 }
 
 static inline float exp2_quick(float x)

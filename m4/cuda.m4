@@ -40,7 +40,8 @@ EOF
   ])
 ])
 
-# Machine code for each of these architectures that nvcc supports, and PTX of the newest one for later GPUs.
+# Machine code for each of these architectures that nvcc supports, and PTX of the newest one for later GPUs. wgmma exists only
+# in sm_90a, whose machine code runs on GPUs of compute capability 9.0 and no others.
 AC_DEFUN([VITTRAIN_CUDA_ARCHITECTURES], [
   AC_ARG_WITH([cuda-arch],
     [AS_HELP_STRING([--with-cuda-arch=LIST], [compute capabilities to build for, with commas
@@ -60,6 +61,9 @@ AC_DEFUN([VITTRAIN_CUDA_ARCHITECTURES], [
   done
   NVCC_ARCH="$NVCC_ARCH -gencode arch=compute_$vittrain_last_arch,code=compute_$vittrain_last_arch"
   NVCC_ARCH="$NVCC_ARCH -DCUDA_LEAST_CAPABILITY=$vittrain_least_arch"
+  AS_CASE(["$vittrain_arch_list "],
+    [*" sm_90 "*], [NVCC_ARCH_WGMMA="-gencode arch=compute_90a,code=sm_90a -DWITH_SM_90A"],
+    [NVCC_ARCH_WGMMA=$NVCC_ARCH])
 ])
 
 AC_DEFUN([VITTRAIN_CUDA], [
@@ -95,6 +99,7 @@ AC_DEFUN([VITTRAIN_CUDA], [
     [AC_MSG_ERROR([--with-cuda=$with_cuda: $vittrain_cuda_summary])])
   AS_IF([test "$with_nvtx" != no], [NVCC_ARCH="$NVCC_ARCH -DWITH_NVTX"])
   AC_SUBST([NVCC_ARCH])
+  AC_SUBST([NVCC_ARCH_WGMMA])
   AC_SUBST([CUDA_LIBRARY_DIR])
   AM_CONDITIONAL([CUDA], [test "$vittrain_cuda" = yes])
 ])

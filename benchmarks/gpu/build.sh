@@ -20,6 +20,15 @@ part_build() {
     module_build && sources_sum >"$build/sources.sum"
 }
 
+# wgmma exists only in sm_90a (cuda/local.mk).
+source_flags() { # NAME FLAGS
+    if [[ $1 == *_wgmma ]]; then
+        echo "$(sed 's/-gencode [^ ]*//g' <<<"$2") -gencode arch=compute_90a,code=sm_90a -DWITH_SM_90A"
+    else
+        echo "$2"
+    fi
+}
+
 cuda_library() { # NAME: the file to link to
     local folder
     for folder in ${cuda_libraries//:/ } ; do
@@ -45,7 +54,7 @@ module_build() {
     {
         for source in cuda/*.cu; do
             name=$(basename "$source" .cu)
-            printf '%s\0' "$nvcc $flags $includes -c -o $objects/$name.o $source"
+            printf '%s\0' "$nvcc $(source_flags "$name" "$flags") $includes -c -o $objects/$name.o $source"
         done
         for source in cuda/*engine.c; do
             name=$(basename "$source" .c)

@@ -3,7 +3,7 @@
  * test_emulation runs each and checks that the emulated GPU reports it. */
 #include "cuda.h"
 #include "kernel.h"
-#include "tensor_core.h"
+#include "wgmma.h"
 
 #include <sys/wait.h>
 #include <thread>
@@ -352,3 +352,75 @@ FAULT(host_read, "the host accesses device memory", false)
     CUDA_CHECK(cudaEventSynchronize(event_record(stream)));
     values[0] = *(volatile float *)memory;
 }
+
+/* ---- Asynchronous copies, and products by a warpgroup that multiplies a row of zeros. */
+enum product_fault {
+    PRODUCT_RIGHT,
+    COPY_NOT_WAITED,
+    ROWS_NOT_PUBLISHED,
+    ROWS_PUBLISHED_LATE,
+    ROWS_NOT_ALIGNED,
+    REGISTERS_NOT_FENCED,
+    NOT_COMMITTED,
+    NOT_WAITED,
+    LEFT_CHANGED,
+    SUMS_CHANGED,
+    ROWS_CHANGED,
+    WARPS_DIFFER
+};
+
+__global__ static void product_kernel(float *values, enum product_fault fault)
+{
+    kernel_begin();
+    SHARED_MEMORY(shared);
+    unsigned char *rows = shared + (0u - shared_address(shared)) % WGMMA_ALIGNMENT +
+                          (fault == ROWS_NOT_ALIGNED ? WGMMA_ROW_BYTES : 0);
+    struct left_matrix left = {};
+    struct sum_matrix sums[2];
+    for (unsigned i = threadIdx.x; i < 16 * WGMMA_ROW_BYTES / 4; i += WARPGROUP)
+        ((uint32_t *)rows)[i] = 0;
+    if (fault == COPY_NOT_WAITED)
+        copy_start(rows + 16 * WGMMA_ROW_BYTES, values);
+    if (fault != ROWS_NOT_PUBLISHED && fault != ROWS_PUBLISHED_LATE)
+        wgmma_publish();
+    __syncthreads();
+    if (fault == ROWS_PUBLISHED_LATE)
+        wgmma_publish();
+    if (fault != REGISTERS_NOT_FENCED)
+        wgmma_begin();
+    const uint32_t further = fault == WARPS_DIFFER && threadIdx.x >= WARP ? 32 : 0;
+    wgmma_add(sums, left, wgmma_rows(shared_address(rows) + further), false, bf16{});
+    if (fault != NOT_COMMITTED)
+        wgmma_commit();
+    if (fault == LEFT_CHANGED)
+        left.word[0]++;
+    if (fault == SUMS_CHANGED)
+        sums[0].value[0] = 1;
+    if (fault == ROWS_CHANGED) {
+        __syncthreads();
+        if (threadIdx.x == 0)
+            ((uint32_t *)rows)[0] = 1;
+    }
+    if (fault != NOT_WAITED)
+        wgmma_wait();
+    if (threadIdx.x == 0)
+        values[0] = values[THREADS - 1] + 32 + sums[0].value[0];
+}
+
+#define PRODUCT_FAULT(name, fault, says, checked)                                                  \
+    FAULT(name, says, checked)                                                                     \
+    {                                                                                              \
+        KERNEL_LAUNCH(product_kernel, 1, WARPGROUP, 4 * WGMMA_ALIGNMENT, stream, values, fault);   \
+    }
+PRODUCT_FAULT(product_right, PRODUCT_RIGHT, NULL, true)
+PRODUCT_FAULT(copy_not_waited, COPY_NOT_WAITED, "ends before a product or copy", true)
+PRODUCT_FAULT(rows_not_published, ROWS_NOT_PUBLISHED, "without a proxy fence and a barrier", false)
+PRODUCT_FAULT(rows_published_late, ROWS_PUBLISHED_LATE, "without a proxy fence and", false)
+PRODUCT_FAULT(rows_not_aligned, ROWS_NOT_ALIGNED, "not at a multiple of 1024 bytes", true)
+PRODUCT_FAULT(registers_not_fenced, REGISTERS_NOT_FENCED, "without wgmma.fence", true)
+PRODUCT_FAULT(not_committed, NOT_COMMITTED, "a product that is in no group", true)
+PRODUCT_FAULT(not_waited, NOT_WAITED, "ends before a product or copy", true)
+PRODUCT_FAULT(left_changed, LEFT_CHANGED, "registers of a product changed", true)
+PRODUCT_FAULT(sums_changed, SUMS_CHANGED, "sums of a product changed", true)
+PRODUCT_FAULT(rows_changed, ROWS_CHANGED, "shared memory of a product changed", true)
+PRODUCT_FAULT(warps_differ, WARPS_DIFFER, "issue different products", true)

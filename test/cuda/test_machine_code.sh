@@ -45,8 +45,9 @@ result 'the table has every kernel' "$(
     [ -s names ] || echo "no kernels")" kernels.log
 result '16-bit attention uses the tensor cores' "$(
     broken 'is_16 && kernel ~ /^attention/ && tensor == 0' '"no HMMA or HGMMA"')"
-# Attention backward is known to spill a few registers with heads of 128, before sm_80 and on sm_100.
-known='(kernel ~ /^attention_backward_kernel<.*128>/ || (kernel ~ /^attention_backward/ && architecture ~ /sm_(75|100)/)) && local < 60'
+# Attention is known to spill registers with eight warps per block; its backward pass also with heads of 128, before sm_80
+# and on sm_100.
+known='(kernel ~ /^attention.* 8>$/ || kernel ~ /^attention_backward_kernel<.*128, 4>$/ || (kernel ~ /^attention_backward/ && architecture ~ /sm_(75|100)/)) && local < 160'
 result 'no 16-bit kernel spills' "$(broken "is_16 && local > 0 && !($known)" 'local " accesses to local memory"')"
 # Without __launch_bounds__ a block has at most 512 threads.
 result 'the registers of a block fit a multiprocessor' "$(

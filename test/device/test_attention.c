@@ -4,6 +4,7 @@
  * and v, for all types, sizes and instruction sets; bits are identical in each run and for any
  * number of threads. */
 #include "device_test.h"
+#include "temporary.h"
 
 struct attention_case {
     enum data_type type;
@@ -18,7 +19,9 @@ static const struct attention_case cases[] = {
     {TYPE_BF16, 2, 5, 5, 2, 8, 0.3f},     {TYPE_BF16, 1, 50, 50, 1, 128, 0},
     {TYPE_BF16, 1, 65, 65, 1, 64, 0.1f},  {TYPE_BF16, 2, 33, 1, 2, 96, 0.1f},
     {TYPE_FP16, 2, 17, 9, 1, 80, 0.2f},   {TYPE_FP16, 1, 33, 33, 2, 32, 0.1f},
-    {TYPE_FP16, 1, 33, 30, 1, 48, 0.1f},  {TYPE_FP32, 1, 1, 1, 1, 16, 0},
+    {TYPE_FP16, 1, 33, 30, 1, 48, 0.1f},  {TYPE_BF16, 1, 197, 197, 1, 64, 0},
+    {TYPE_FP16, 2, 50, 50, 2, 64, 0},     {TYPE_BF16, 2, 87, 3, 1, 64, 0},
+    {TYPE_FP16, 1, 65, 64, 1, 64, 0},     {TYPE_FP32, 1, 1, 1, 1, 16, 0},
     {TYPE_FP32, 2, 65, 65, 3, 64, 0.1f},  {TYPE_FP32, 1, 197, 197, 1, 72, 0},
     {TYPE_FP32, 1, 50, 50, 2, 128, 0.5f}, {TYPE_FP32, 2, 17, 9, 2, 13, 0.2f},
     {TYPE_FP32, 1, 300, 4, 1, 40, 0.1f},  {TYPE_FP32, 1, 1200, 30, 1, 16, 0},
@@ -27,7 +30,7 @@ static const struct attention_case cases[] = {
     {TYPE_FP16, 1, 65, 1, 2, 48, 0.1f},   {TYPE_BF16, 1, 333, 330, 1, 32, 0.1f},
 };
 
-enum { CASES = sizeof cases / sizeof cases[0], EMULATED = 9 };
+enum { CASES = sizeof cases / sizeof cases[0], EMULATED = 13 };
 
 static int64_t qkv_count(const struct attention_case *it)
 {
@@ -215,22 +218,43 @@ TEST_KERNELS(results_and_gradients_are_right)
     }
 }
 
+/* Run with this variant. If `kernel` is not NULL, the emulated GPU must have launched it. */
+static struct attention run_variant(struct device_test *test, const struct attention_case *it,
+                                    int variant, const char *kernel)
+{
+    device_test_choose(test, "attention ", variant);
+    if (!device_test_is_emulated(test))
+        return run(test, it);
+    setenv("VITTRAIN_EMULATION_CAPTURE", temporary_path("launches"), 1);
+    test->device->backend->capture(true);
+    const struct attention attention = run(test, it);
+    test->device->backend->capture(false);
+    OWNED char *launches = temporary_text("launches");
+    if (kernel != NULL && strstr(launches, kernel) == NULL)
+        fail_msg("case %d, variant %d: no %s among %s", (int)(it - cases), variant, kernel,
+                 launches);
+    return attention;
+}
+
+/* Variants: 4 or 8 warps, wgmma (cuda/attention.h). */
 TEST(variants_give_the_same_bits)
 {
     for (int i = 0; i < device_test_cases(CASES, EMULATED); i++) {
         const struct attention_case *it = &cases[i];
+        const bool wgmma = it->head_dim == 64 && it->tokens <= 208 && it->dropout == 0;
         DEVICE_TEST(test, 1);
-        if (test.device->backend != &device_cpu && (i == 0 || it->type != TYPE_FP32) &&
-            is_for(&test, it)) {
-            run(&test, it);
-            device_test_choose(&test, "attention ", 0);
-            const struct attention first = run(&test, it);
-            assert_int_equal(device_test_choose(&test, "attention ", 1),
-                             it->type != TYPE_FP32 && it->head_dim <= 64 && it->queries > 16);
-            const struct attention second = run(&test, it);
-            device_test_same("out", it->type, first.forward.out, second.forward.out, out_count(it));
-            device_test_same("lse", TYPE_FP32, first.forward.lse, second.forward.lse,
+        if (test.device->backend == &device_cpu || it->type == TYPE_FP32 || !is_for(&test, it))
+            continue;
+        run(&test, it);
+        const struct attention first = run_variant(&test, it, 0, NULL);
+        for (int variant = 1; variant < 3; variant++) {
+            const struct attention other = run_variant(
+                &test, it, variant, wgmma && variant == 2 ? "attention_wgmma_backward" : NULL);
+            device_test_same("out", it->type, first.forward.out, other.forward.out, out_count(it));
+            device_test_same("lse", TYPE_FP32, first.forward.lse, other.forward.lse,
                              it->batch * it->heads * it->queries);
+            device_test_same("dqkv", it->type, first.backward.dqkv, other.backward.dqkv,
+                             qkv_count(it));
         }
     }
 }
@@ -273,4 +297,4 @@ TEST(most_tokens_fit)
         run(&test, &(const struct attention_case){type, 1, fits, queries, 1, DIM, 0.1f});
 }
 
-TEST_MAIN()
+TEST_MAIN(.setup = temporary_setup, .teardown = temporary_close)

@@ -29,6 +29,7 @@ struct fibre {
     unsigned exchanges; /* number of warp exchanges of this thread */
     const char *file;   /* source position of the barrier at which it waits */
     int line;
+    std::vector<uint64_t> proxy_fences; /* the epoch of each */
 };
 
 struct warp {
@@ -102,7 +103,21 @@ struct emulated_moment blocks_moment(void)
                                     .launch_epoch = state.launch_epoch,
                                     .block_epoch = state.block_epoch,
                                     .thread = (unsigned)state.current,
-                                    .warp_epoch = state.warps[state.current / WARP].fences};
+                                    .warp_epoch = state.warps[state.current / WARP].fences,
+                                    .proxy_fences =
+                                        (unsigned)state.fibres[state.current].proxy_fences.size()};
+}
+
+void emulated_proxy_fence(void)
+{
+    state.fibres[state.current].proxy_fences.push_back(state.epoch);
+}
+
+bool blocks_published(unsigned thread, unsigned fences)
+{
+    const std::vector<uint64_t> &epochs = state.fibres[thread].proxy_fences;
+    return epochs.size() > fences &&
+           (epochs[fences] < state.epoch || thread == (unsigned)state.current);
 }
 
 unsigned char *emulated_shared_memory(void)
@@ -139,6 +154,7 @@ static void fibre_main(void)
     struct fibre *fibre = &state.fibres[state.current];
     if (!fibre->begun)
         emulated_fault("ends without kernel_begin");
+    asynchronous_end();
     fibre->state = FIBRE_DONE;
     stack_leave(fibre);
 }
@@ -250,6 +266,7 @@ static void block_run(dim3 grid, dim3 block, dim3 index)
 {
     state.block_epoch = ++state.epoch;
     memset(state.warps, 0, sizeof state.warps);
+    asynchronous_begin();
     for (int i = 0; i < state.threads; i++) {
         struct fibre *fibre = &state.fibres[i];
         unsigned n = (unsigned)i;
@@ -257,6 +274,7 @@ static void block_run(dim3 grid, dim3 block, dim3 index)
         fibre->started = fibre->begun = false;
         fibre->file = NULL;
         fibre->exchanges = 0;
+        fibre->proxy_fences.clear();
         fibre->thread.block_index = index;
         fibre->thread.thread_index =
             dim3(n % block.x, n / block.x % block.y, n / (block.x * block.y));

@@ -31,7 +31,8 @@ struct allocation {
     size_t bytes;
     enum memory_kind kind;
     struct shadow *shadow;
-    bool *filled; /* guarded memory: chunks that have been accessed */
+    uint8_t *fences; /* shared memory: proxy fences of the writing thread before its write */
+    bool *filled;    /* guarded memory: chunks that have been accessed */
     struct allocation *next;
 };
 
@@ -141,7 +142,9 @@ void *memory_allocate(size_t bytes, enum memory_kind kind)
     made->kind = kind;
     if (CHECKS) {
         made->shadow = (struct shadow *)calloc(bytes + 1, sizeof *made->shadow);
-        ENSURE_MEMORY(made->shadow != NULL, "no memory to watch the emulated GPU");
+        made->fences = (uint8_t *)calloc(kind == EMULATED_SHARED ? bytes + 1 : 1, 1);
+        ENSURE_MEMORY(made->shadow != NULL && made->fences != NULL,
+                      "no memory to watch the emulated GPU");
     }
     made->next = allocations;
     allocations = made;
@@ -162,6 +165,7 @@ void memory_release(void *memory, enum memory_kind kind)
     *at = found->next;
     device_bytes -= kind == EMULATED_DEVICE ? found->bytes : 0;
     free(found->shadow);
+    free(found->fences);
     free(found->filled);
     if (is_guarded(kind))
         munmap(found->begin, chunks_of(found->bytes));
@@ -315,6 +319,8 @@ static void bytes_check(struct allocation *in, size_t at, size_t size, bool writ
     uint64_t mine = stamp_of(&now);
     for (size_t i = at; i < at + size; i++) {
         struct shadow *shadow = &in->shadow[i];
+        if (write && shared)
+            in->fences[i] = (uint8_t)now.proxy_fences;
         if (write && shadow->write == mine && shadow->read < mine)
             continue; /* try again */
         if (is_race(shadow->write, &now, shared))
@@ -353,6 +359,22 @@ static void access_check(void *memory, size_t size, bool write)
     bytes_check(in, (size_t)(address - (uintptr_t)in->begin), size, write);
 }
 
+void memory_access(const void *memory, size_t bytes, bool write)
+{
+    access_check((void *)memory, bytes, write);
+}
+
+void memory_read_async(const void *memory, size_t bytes)
+{
+    memory_access(memory, bytes, false);
+    const struct allocation *in = allocation_of((uintptr_t)memory);
+    const size_t at = (size_t)((const unsigned char *)memory - in->begin);
+    if (!blocks_published(in->shadow[at].write & THREAD_MASK, in->fences[at]))
+        emulated_fault("reads shared memory, byte %zu of %zu, asynchronously that was written "
+                       "without a proxy fence and a barrier",
+                       at, in->bytes);
+}
+
 #define HOOKS(size)                                                                                \
     extern "C" void __tsan_read##size(void *memory)                                                \
     {                                                                                              \
@@ -389,6 +411,16 @@ extern "C" void __tsan_func_entry(void *)
 {
 }
 extern "C" void __tsan_func_exit(void)
+{
+}
+
+#else
+
+void memory_access(const void *, size_t, bool)
+{
+}
+
+void memory_read_async(const void *, size_t)
 {
 }
 

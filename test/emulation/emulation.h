@@ -86,6 +86,18 @@ template <typename type> static inline type __shfl_xor_sync(unsigned, type value
 void emulated_blocks_load(uint32_t word[4], const uint32_t row[4], bool transposed);
 void emulated_product_add(float sum[4], const uint32_t left[4], uint32_t right0, uint32_t right1,
                           float (*value)(uint16_t bits));
+
+/* Asynchronous copies of 16 bytes, and products (wgmma.h). emulated_wgmma_add: sums of `blocks`
+ * blocks of eight columns, four per block and thread. */
+void emulated_copy_start(void *to, const void *from);
+void emulated_copies_wait(void);
+uint32_t emulated_shared_address(const void *shared);
+void emulated_proxy_fence(void);
+void emulated_wgmma_fence(void);
+void emulated_wgmma_add(float *sums, int blocks, const uint32_t left[4], uint64_t right, bool adds,
+                        bool transposed, float (*value)(uint16_t bits));
+void emulated_wgmma_commit(void);
+void emulated_wgmma_wait(void);
 #define UNROLL
 
 /* Atomic operations belong to no thread, so they never race. */

@@ -44,8 +44,24 @@ struct emulated_moment {
     uint64_t epoch;                     /* counts barriers and blocks, over all launches */
     uint64_t launch_epoch, block_epoch; /* first epoch of this launch, of this block */
     unsigned thread, warp_epoch;        /* warp_epoch: counts fences of the thread's warp */
+    unsigned proxy_fences;              /* of the thread */
 };
 struct emulated_moment blocks_moment(void);
+/* True if what `thread` wrote after its first `fences` proxy fences is visible to asynchronous
+ * reads of the current thread: a fence followed, and a barrier after it. */
+bool blocks_published(unsigned thread, unsigned fences);
+
+/* tensor_core.cpp: a row or column of 16 operands. */
+struct operand_line {
+    float value[16];
+    int exponent[16];
+};
+void operand_put(struct operand_line *line, int k, float value);
+float truncated_sum(float addend, const struct operand_line &a, const struct operand_line &b);
+
+/* asynchronous.cpp: at the start of a block, at the end of a thread. */
+void asynchronous_begin(void);
+void asynchronous_end(void);
 
 /* check.cpp: memory accessible to kernels. */
 enum memory_kind { EMULATED_DEVICE, EMULATED_PINNED, EMULATED_SHARED };
@@ -54,6 +70,9 @@ void memory_release(void *memory, enum memory_kind kind);
 bool memory_is_known(const void *memory,
                      size_t bytes); /* True if the range is inside device or pinned memory. */
 size_t memory_in_use(void);         /* of the device */
+/* Check an access of the current thread; a read of shared memory by the asynchronous proxy. */
+void memory_access(const void *memory, size_t bytes, bool write);
+void memory_read_async(const void *memory, size_t bytes);
 /* Fault unless the range is inside device or pinned memory and aligned. */
 void memory_must_hold(const void *memory, size_t bytes, size_t alignment, const char *what);
 /* Fault if two ranges overlap. */

@@ -33,16 +33,16 @@ static int exponent_of(float value)
     return (biased > 0 ? biased : 1) - 127;
 }
 
-/* A row or column of 16 operands and their exponents. */
-struct operand_line {
-    float value[16];
-    int exponent[16];
-};
+void operand_put(struct operand_line *line, int k, float value)
+{
+    line->value[k] = value;
+    line->exponent[k] = exponent_of(value);
+}
 
 /* Return addend + a . b as an H100 adds: the addend and the exact products are aligned to the
  * largest exponent and truncated there, and their sum is truncated to fp32 (Fasi et al. 2021,
  * "Numerical behavior of NVIDIA tensor cores"; Xie et al. 2025, "MMA-Sim"). */
-static float truncated_sum(float addend, const struct operand_line &a, const struct operand_line &b)
+float truncated_sum(float addend, const struct operand_line &a, const struct operand_line &b)
 {
     const int fraction_bits = 25;
     const uint64_t below_fp32 = (1u << 29) - 1; /* excess bits of a double's fraction */
@@ -81,12 +81,9 @@ void emulated_product_add(float sum[4], const uint32_t left[4], uint32_t right0,
     struct operand_line rows[2], columns[2];
     for (int i = 0; i < 32; i++) {
         int line = i / 16, k = i % 16, pair = k % 8 / 2;
-        float a = value(half_of(all + 4 * g + pair, k / 8 * 2 + line, k % 2));
-        float b = value(half_of(all + 4 * (2 * q + line) + pair, 4 + k / 8, k % 2));
-        rows[line].value[k] = a;
-        rows[line].exponent[k] = exponent_of(a);
-        columns[line].value[k] = b;
-        columns[line].exponent[k] = exponent_of(b);
+        operand_put(&rows[line], k, value(half_of(all + 4 * g + pair, k / 8 * 2 + line, k % 2)));
+        operand_put(&columns[line], k,
+                    value(half_of(all + 4 * (2 * q + line) + pair, 4 + k / 8, k % 2)));
     }
     for (int i = 0; i < 4; i++)
         sum[i] = truncated_sum(sum[i], rows[i / 2], columns[i % 2]);
