@@ -17,7 +17,8 @@ for architecture in ${ARCHITECTURES:-80 90a 100}; do
     for source; do printf '%s\n' "$architecture $source"; done
 done | xargs -P "${JOBS:-2}" -L 1 sh -c '
     name=$(basename "$4" .cu)-$3
-    $1 $2 -Xptxas -v -gencode "arch=compute_$3,code=sm_$3" -c -o "$0/$name.o" "$4" 2>"$0/$name.log" || { cat "$0/$name.log" >&2; exit 1; }
+    case $3 in *a) more=-DWITH_SM_90A ;; *) more= ;; esac
+    $1 $2 $more -Xptxas -v -gencode "arch=compute_$3,code=sm_$3" -c -o "$0/$name.o" "$4" 2>"$0/$name.log" || { cat "$0/$name.log" >&2; exit 1; }
     rm "$0/$name.o"' "$objects" "$nvcc" "$flags" || exit 1
 echo kernel,architecture,registers,stack_bytes,spill_store_bytes,spill_load_bytes,shared_bytes
 cat "$objects"/*.log | awk '
