@@ -134,56 +134,6 @@ static void *row_of(enum data_type type, const void *rows, int64_t width, int64_
     return (unsigned char *)rows + (size_t)(row * width) * type_size(type);
 }
 
-/* ---- A product and the kernel with GELU after it, in chunks of rows: the product's output stays
- * in the L2 cache until the kernel reads it, but smaller products are slower. */
-struct gelu_step {
-    struct stream *stream;
-    const struct linear_forward *forward;   /* NULL in the backward pass */
-    const struct linear_backward *backward; /* NULL in the forward pass */
-    enum data_type type;
-    int64_t rows, width, inner; /* of the product */
-    struct column_sums sums;    /* of dx; the same for all variants */
-};
-
-/* Queue the product and the kernel for some rows. */
-static void forward_rows(struct stream *stream, const struct linear_forward *args, int64_t first,
-                         int64_t rows, void *sum);
-static void backward_rows(const struct gelu_step *step, int64_t first, int64_t rows);
-
-/* Return the rows per chunk: all rows, or as many as fill half or three quarters of the L2 cache; 0
- * if the tensor is not larger. Tiles of products have 128 rows. */
-static int64_t chunk_rows(const struct gelu_step *step, int variant)
-{
-    int64_t row_bytes = step->width * (int64_t)type_size(step->type);
-    int64_t rows = step->stream->cuda->l2_bytes / 4 * (variant + 1) / row_bytes;
-    rows -= rows % (step->sums.chunk_rows > 128 ? step->sums.chunk_rows : 128);
-    return variant == 0 ? step->rows : rows < step->rows ? rows : 0;
-}
-
-static bool gelu_step_queue(void *context, int variant)
-{
-    const struct gelu_step *step = (const struct gelu_step *)context;
-    const int64_t most = chunk_rows(step, variant);
-    for (int64_t first = 0; most > 0 && first < step->rows; first += most) {
-        int64_t rows = step->rows - first < most ? step->rows - first : most;
-        if (step->backward != NULL)
-            backward_rows(step, first, rows);
-        else
-            forward_rows(step->stream, step->forward, first, rows,
-                         row_of(step->type, step->forward->pre, step->width, first));
-    }
-    return most > 0;
-}
-
-static void gelu_step_run(struct gelu_step *step)
-{
-    char key[CHOICE_KEY];
-    snprintf(key, sizeof key, "gelu%s %s %lldx%lldx%lld", step->backward != NULL ? " gradient" : "",
-             type_name(step->type), (long long)step->rows, (long long)step->width,
-             (long long)step->inner);
-    variant_run(step->stream, key, chunk_rows(step, 1) > 0 ? 3 : 1, gelu_step_queue, step);
-}
-
 /* ---- Forward */
 
 /* c = rows first..first + rows - 1 of x . weight^T + bias, + add. */
@@ -239,6 +189,7 @@ static void drop_launch(struct stream *stream, const struct linear_forward *args
                   mask_of(&args->drop_path));
 }
 
+/* Queue the product and the kernel after it for some rows. */
 static void forward_rows(struct stream *stream, const struct linear_forward *args, int64_t first,
                          int64_t rows, void *sum)
 {
@@ -247,39 +198,6 @@ static void forward_rows(struct stream *stream, const struct linear_forward *arg
         NUMBER_SWITCH(args->type, gelu_launch, stream, args, first, rows, sum);
     else
         NUMBER_SWITCH(args->type, drop_launch, stream, args, first, rows, sum);
-}
-
-/* y holds the residual, so the sums are computed block by block in the workspace. */
-static void forward_in_place(struct stream *stream, const struct linear_forward *args)
-{
-    size_t row_bytes = (size_t)args->out * type_size(args->type);
-    int64_t most = (int64_t)(WORKSPACE_SUMS / row_bytes);
-    most = most < args->rows ? most : args->rows;
-    void *sums = cuda_workspace_sums(stream->cuda, (size_t)(most > 0 ? most : 1) * row_bytes);
-    for (int64_t first = 0; first < args->rows; first += most) {
-        int64_t rows = args->rows - first < most ? args->rows - first : most;
-        forward_rows(stream, args, first, rows, sums);
-    }
-}
-
-void cuda_linear_forward(struct stream *stream, const struct linear_forward *args)
-{
-    const enum linear_epilogue epilogue = linear_epilogue(args);
-    if (args->rows == 0 || args->in == 0 || args->out == 0)
-        return;
-    if (epilogue == LINEAR_GELU) {
-        struct gelu_step step = {stream,     args,      NULL,     args->type,
-                                 args->rows, args->out, args->in, {}};
-        gelu_step_run(&step);
-    } else if (epilogue != LINEAR_DROP) {
-        forward_product(stream, args, 0, args->rows, args->residual, args->y);
-        if (epilogue == LINEAR_RELU)
-            cuda_bias_relu(stream, args->type, args->rows, args->out, NULL, true, args->y);
-    } else if (args->pre == NULL && args->residual == args->y) {
-        forward_in_place(stream, args);
-    } else {
-        forward_rows(stream, args, 0, args->rows, args->pre != NULL ? args->pre : args->y);
-    }
 }
 
 /* ---- Backward */
@@ -323,28 +241,109 @@ static void input_product(struct stream *stream, const struct linear_backward *a
 }
 
 template <typename number>
-static void gelu_gradient_launch(const struct gelu_step *step, int64_t first, int64_t rows)
+static void gelu_gradient_launch(struct stream *stream, const struct linear_backward *args,
+                                 const struct column_sums *all, int64_t first, int64_t rows)
 {
-    const struct linear_backward *args = step->backward;
     const number *pre = (const number *)row_of(args->type, args->pre, args->in, first);
     number *dx = (number *)row_of(args->type, args->dx, args->in, first);
     struct mask mask = mask_of(&args->dropout);
-    struct column_sums sums = columns_part(&step->sums, first, rows);
+    struct column_sums sums = columns_part(all, first, rows);
     KERNEL_LAUNCH((mask.threshold != 0 ? gelu_gradient_kernel<number, true>
                                        : gelu_gradient_kernel<number, false>),
-                  columns_grid(&sums), COLUMN_THREADS, COLUMN_ROOM, step->stream->handle, pre, dx,
+                  columns_grid(&sums), COLUMN_THREADS, COLUMN_ROOM, stream->handle, pre, dx,
                   args->gelu_tanh, mask, (uint32_t)first, (uint32_t)args->rows_per_sample, sums,
                   eight_fits(pre, args->in) && eight_fits(dx, args->in));
 }
 
-static void backward_rows(const struct gelu_step *step, int64_t first, int64_t rows)
+/* Queue the product and the gradient of the GELU for some rows; `sums` are those of all rows. */
+static void backward_rows(struct stream *stream, const struct linear_backward *args,
+                          const struct column_sums *sums, int64_t first, int64_t rows)
 {
-    input_product(step->stream, step->backward, first, rows);
-    NUMBER_SWITCH(step->type, gelu_gradient_launch, step, first, rows);
+    input_product(stream, args, first, rows);
+    NUMBER_SWITCH(args->type, gelu_gradient_launch, stream, args, sums, first, rows);
 }
 
-/* Chunks of sums have a power of two of at most 128 rows, so that they divide the variants' chunks.
- */
+/* ---- A product and the kernel with GELU after it, in chunks of rows: the product's output stays
+ * in the L2 cache until the kernel reads it, but smaller products are slower. */
+struct gelu_step {
+    struct stream *stream;
+    const struct linear_forward *forward;   /* NULL in the backward pass */
+    const struct linear_backward *backward; /* NULL in the forward pass */
+    enum data_type type;
+    int64_t rows, width, inner; /* of the product */
+    struct column_sums sums;    /* of dx; the same for all variants */
+};
+
+/* Return the rows per chunk: all rows, or as many as fill half or three quarters of the L2 cache; 0
+ * if the tensor is not larger. Tiles of products have 128 rows. */
+static int64_t chunk_rows(const struct gelu_step *step, int variant)
+{
+    int64_t row_bytes = step->width * (int64_t)type_size(step->type);
+    int64_t rows = step->stream->cuda->l2_bytes / 4 * (variant + 1) / row_bytes;
+    rows -= rows % (step->sums.chunk_rows > 128 ? step->sums.chunk_rows : 128);
+    return variant == 0 ? step->rows : rows < step->rows ? rows : 0;
+}
+
+static bool gelu_step_queue(void *context, int variant)
+{
+    const struct gelu_step *step = (const struct gelu_step *)context;
+    const int64_t most = chunk_rows(step, variant);
+    for (int64_t first = 0; most > 0 && first < step->rows; first += most) {
+        int64_t rows = step->rows - first < most ? step->rows - first : most;
+        if (step->backward != NULL)
+            backward_rows(step->stream, step->backward, &step->sums, first, rows);
+        else
+            forward_rows(step->stream, step->forward, first, rows,
+                         row_of(step->type, step->forward->pre, step->width, first));
+    }
+    return most > 0;
+}
+
+static void gelu_step_run(struct gelu_step *step)
+{
+    char key[CHOICE_KEY];
+    snprintf(key, sizeof key, "gelu%s %s %lldx%lldx%lld", step->backward != NULL ? " gradient" : "",
+             type_name(step->type), (long long)step->rows, (long long)step->width,
+             (long long)step->inner);
+    variant_run(step->stream, key, chunk_rows(step, 1) > 0 ? 3 : 1, gelu_step_queue, step);
+}
+
+/* ---- Operations */
+
+/* y holds the residual, so the sums are computed block by block in the workspace. */
+static void forward_in_place(struct stream *stream, const struct linear_forward *args)
+{
+    size_t row_bytes = (size_t)args->out * type_size(args->type);
+    int64_t most = (int64_t)(WORKSPACE_SUMS / row_bytes);
+    most = most < args->rows ? most : args->rows;
+    void *sums = cuda_workspace_sums(stream->cuda, (size_t)(most > 0 ? most : 1) * row_bytes);
+    for (int64_t first = 0; first < args->rows; first += most) {
+        int64_t rows = args->rows - first < most ? args->rows - first : most;
+        forward_rows(stream, args, first, rows, sums);
+    }
+}
+
+void cuda_linear_forward(struct stream *stream, const struct linear_forward *args)
+{
+    const enum linear_epilogue epilogue = linear_epilogue(args);
+    if (args->rows == 0 || args->in == 0 || args->out == 0)
+        return;
+    if (epilogue == LINEAR_GELU) {
+        struct gelu_step step = {stream,     args,      NULL,     args->type,
+                                 args->rows, args->out, args->in, {}};
+        gelu_step_run(&step);
+    } else if (epilogue != LINEAR_DROP) {
+        forward_product(stream, args, 0, args->rows, args->residual, args->y);
+        if (epilogue == LINEAR_RELU)
+            cuda_bias_relu(stream, args->type, args->rows, args->out, NULL, true, args->y);
+    } else if (args->pre == NULL && args->residual == args->y) {
+        forward_in_place(stream, args);
+    } else {
+        forward_rows(stream, args, 0, args->rows, args->pre != NULL ? args->pre : args->y);
+    }
+}
+
+/* Chunks of sums have 32, 64 or 128 rows, which divide the variants' chunks. */
 static void backward_gelu(struct stream *stream, const struct linear_backward *args)
 {
     struct gelu_step step = {stream, NULL, args, args->type, args->rows, args->in, args->out, {}};
