@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* Internal header of the backend "cuda", shared by its operations. An operation launches kernels,
- * or calls a library, on its stream and returns; it reads host memory only before it returns. Sums
- * have a fixed order: no atomic additions, and no split that depends on the GPU. */
+ * or calls a library, on its stream and returns; it reads host memory only before it returns. A
+ * copy is the exception: a GPU that accesses pageable memory may read or write it later, so the
+ * memory must not change until the stream has executed the copy. Sums have a fixed order: no atomic
+ * additions, and no split that depends on the GPU. */
 #ifndef VITTRAIN_CUDA_CUDA_H
 #define VITTRAIN_CUDA_CUDA_H
 

@@ -344,6 +344,18 @@ FAULT(launch_after_fork, "cudaErrorInitializationError", true)
     _exit(WEXITSTATUS(status));
 }
 
+/* The caller changes pageable memory before the stream has executed the copy. */
+FAULT(early_change, "the copy read what was written after its call", true)
+{
+    float host[THREADS] = {}, copied = 0;
+    setenv("VITTRAIN_EMULATION_ATS", "1", 1);
+    CUDA_CHECK(cudaMemcpyAsync(values, host, sizeof host, cudaMemcpyDefault, stream));
+    host[0] = 1;
+    CUDA_CHECK(cudaMemcpyAsync(&copied, values, sizeof copied, cudaMemcpyDefault, stream));
+    CUDA_CHECK(cudaEventSynchronize(event_record(stream)));
+    ENSURE(copied == 0, "the copy read what was written after its call");
+}
+
 FAULT(host_read, "the host accesses device memory", false)
 {
     float *memory;

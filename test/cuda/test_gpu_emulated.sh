@@ -21,6 +21,9 @@ trains() {
 run 1 cpu $tiny run.backend=cpu run.dir="$work/cpu"
 result 'the CPU trains' "$(ended)" "$work/cpu.log"
 trains 'one GPU' 1
+export VITTRAIN_EMULATION_ATS=1
+trains 'one GPU that reads pageable memory late' 1
+unset VITTRAIN_EMULATION_ATS
 trains 'ddp on 4 GPUs' 4 cuda.dependent_launch=on cuda.graph=off
 trains 'zero1 on 3 GPUs' 3 mesh.strategy=zero1
 trains 'zero2 on 4 GPUs with micro-batches' 4 mesh.strategy=zero2 train.accumulate=2

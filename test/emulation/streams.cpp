@@ -4,6 +4,7 @@
  * missing wait always gives wrong results. */
 #include "internal.h"
 
+#include <stdlib.h>
 #include <time.h>
 
 std::recursive_mutex emulated_mutex;
@@ -226,25 +227,30 @@ cudaError_t cudaEventQuery(cudaEvent_t event)
 }
 
 /* ---- Copies. Pinned and device memory: when the stream executes the copy. Pageable host memory:
- * read at the call, and written when the call returns, as in the real library. */
+ * read at the call, and written when the call returns, as in the real library; with
+ * VITTRAIN_EMULATION_ATS=1 also when the stream executes the copy, as a GPU may that accesses
+ * pageable memory (address translation services of GH200, HMM). */
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind,
                             cudaStream_t stream)
 {
     RUNTIME_CALL;
+    const char *setting = getenv("VITTRAIN_EMULATION_ATS");
+    const bool late = setting != NULL && strcmp(setting, "1") == 0;
     if (bytes == 0)
         return cudaSuccess;
-    if (!memory_is_known(from, bytes)) {
+    if (!memory_is_known(from, bytes))
         stream_must_not_capture(stream, "a copy from pageable memory");
+    if (!memory_is_known(to, bytes))
+        stream_must_not_capture(stream, "a copy to pageable memory");
+    if (!memory_is_known(from, bytes) && !late) {
         std::vector<unsigned char> kept((const unsigned char *)from,
                                         (const unsigned char *)from + bytes);
         emulated_enqueue(stream, "copy", [=]() { memcpy(to, kept.data(), bytes); });
     } else {
         emulated_enqueue(stream, "copy", [=]() { memcpy(to, from, bytes); });
     }
-    if (!memory_is_known(to, bytes)) {
-        stream_must_not_capture(stream, "a copy to pageable memory");
+    if (!memory_is_known(to, bytes) && !late)
         stream_run(stream, stream->queued, true);
-    }
     return cudaSuccess;
 }
 
