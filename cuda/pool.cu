@@ -26,6 +26,7 @@ struct pool_position {
     int64_t sample;
     int row, column;
     int64_t channel, left; /* left: channels from there on */
+    int64_t at;            /* first element */
 };
 
 /* Return false if the thread has no work. */
@@ -38,6 +39,7 @@ __device__ static inline bool position_find(const struct pool &pool, int height,
     uint32_t pixel = octet / pool.of_pixel, line = pixel / (uint32_t)width;
     position->channel = (int64_t)(octet - pixel * pool.of_pixel) * 8;
     position->left = pool.channels - position->channel;
+    position->at = pixel * pool.channels + position->channel;
     position->column = (int)(pixel - line * (uint32_t)width);
     position->sample = line / (uint32_t)height;
     position->row = (int)(line - (uint32_t)position->sample * (uint32_t)height);
@@ -114,13 +116,9 @@ __global__ static void max_forward_kernel(struct pool pool, const number *x, num
             found = found || in_window[k] >= 0;
         }
     }
-    int64_t at =
-        ((position.sample * pool.out_height + position.row) * pool.out_width + position.column) *
-            pool.channels +
-        position.channel;
-    eight_store_some(y + at, best, position.left, fits);
+    eight_store_some(y + position.at, best, position.left, fits);
     if (index != NULL)
-        indices_store(index + at, indices, position.left, pool.fits_index);
+        indices_store(index + position.at, indices, position.left, pool.fits_index);
 }
 
 /* First and last window that contain this row or column. */
@@ -159,10 +157,7 @@ __global__ static void max_backward_kernel(struct pool pool, const number *dy, c
             for (int i = 0; i < 8; i++)
                 sum.value[i] += indices.at[i] == here ? gradient.value[i] + other.value[i] : 0;
         }
-    int64_t at = ((position.sample * pool.height + position.row) * pool.width + position.column) *
-                     pool.channels +
-                 position.channel;
-    eight_store_some(dx + at, sum, position.left, pool.fits);
+    eight_store_some(dx + position.at, sum, position.left, pool.fits);
 }
 
 /* ---- Launches. args is the struct of either operation; their sizes have the same names. */
