@@ -22,11 +22,60 @@ void engine_problem_name(const struct engine_problem *problem, char *name, size_
 void engine_check(cudnnStatus_t result, const char *call, const char *file, int line,
                   const struct engine_problem *problem)
 {
-    char name[256];
+    char last[512] = "", name[256] = "";
     if (result == CUDNN_STATUS_SUCCESS)
         return;
-    engine_problem_name(problem, name, sizeof name);
-    engine_fail(result, call, file, line, name);
+    if (problem != NULL)
+        engine_problem_name(problem, name, sizeof name);
+    cudnnGetLastErrorString(last, sizeof last);
+    for (char *c = last; *c != '\0'; c++)
+        *c = *c == '\n' ? ' ' : *c;
+    error_abort(file, line, "%.60s failed%s%s: %s%s%s", call, name[0] != '\0' ? " for a " : "",
+                name, cudnnGetErrorString(result), last[0] != '\0' ? ": " : "", last);
+}
+
+/* ---- Descriptors of cuDNN's graph API */
+#define SET(descriptor, attribute, type, count, values)                                            \
+    GRAPH_CHECK(cudnnBackendSetAttribute(descriptor, CUDNN_ATTR_##attribute, CUDNN_TYPE_##type,    \
+                                         count, values))
+
+static descriptor descriptor_open(cudnnBackendDescriptorType_t type)
+{
+    descriptor made = NULL;
+    GRAPH_CHECK(cudnnBackendCreateDescriptor(type, &made));
+    return made;
+}
+
+static void descriptor_close(descriptor made)
+{
+    GRAPH_CHECK(cudnnBackendDestroyDescriptor(made));
+}
+
+/* Return the number of values read, at most `capacity`. */
+static int64_t attribute_read(descriptor from, cudnnBackendAttributeName_t name,
+                              cudnnBackendAttributeType_t type, int64_t capacity, void *values)
+{
+    int64_t count = 0;
+    GRAPH_CHECK(cudnnBackendGetAttribute(from, name, type, capacity, &count, values));
+    return count < capacity ? count : capacity;
+}
+
+static void attribute_set_descriptor(descriptor to, cudnnBackendAttributeName_t name,
+                                     descriptor value)
+{
+    GRAPH_CHECK(cudnnBackendSetAttribute(to, name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &value));
+}
+
+static void attribute_set_float(descriptor to, cudnnBackendAttributeName_t name, float value)
+{
+    GRAPH_CHECK(cudnnBackendSetAttribute(to, name, CUDNN_TYPE_FLOAT, 1, &value));
+}
+
+static cudnnDataType_t engine_type(enum data_type type)
+{
+    return type == TYPE_FP32   ? CUDNN_DATA_FLOAT
+           : type == TYPE_BF16 ? CUDNN_DATA_BFLOAT16
+                               : CUDNN_DATA_HALF;
 }
 
 /* ---- The graph: one operation on three tensors. The identifiers connect the tensors of the graph
@@ -115,7 +164,11 @@ static struct graph_parts graph_parts_open(const struct engine_device *device,
     attribute_set_descriptor(parts.operation, operations[part].x, parts.x);
     attribute_set_descriptor(parts.operation, operations[part].y, parts.y);
     ENGINE_CHECK(problem, cudnnBackendFinalize(parts.operation));
-    parts.graph = engine_graph_open(device, &parts.operation, 1);
+    parts.graph = descriptor_open(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
+    SET(parts.graph, OPERATIONGRAPH_OPS, BACKEND_DESCRIPTOR, 1, &parts.operation);
+    if (device->handle != NULL)
+        SET(parts.graph, OPERATIONGRAPH_HANDLE, HANDLE, 1, &device->handle);
+    GRAPH_CHECK(cudnnBackendFinalize(parts.graph));
     return parts;
 }
 
@@ -127,6 +180,122 @@ static void graph_parts_close(const struct graph_parts *parts)
     descriptor_close(parts->y);
     descriptor_close(parts->filter);
     descriptor_close(parts->x);
+}
+
+/* ---- Engines */
+
+/* Engines with one of these notes are never selected. */
+static bool note_is_refused(cudnnBackendNumericalNote_t note)
+{
+    switch (note) {
+    case CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC:
+    case CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS:
+    case CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION:
+    case CUDNN_NUMERICAL_NOTE_FFT:
+    case CUDNN_NUMERICAL_NOTE_WINOGRAD:
+    case CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_4x4:
+    case CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_6x6:
+    case CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_13x13:
+        return true;
+    default:
+        return false;
+    }
+}
+
+static bool config_is_accepted(descriptor config, bool tensor_cores)
+{
+    cudnnBackendNumericalNote_t notes[CUDNN_NUMERICAL_NOTE_TYPE_COUNT];
+    cudnnBackendBehaviorNote_t behaviors[CUDNN_BEHAVIOR_NOTE_TYPE_COUNT];
+    descriptor engine = descriptor_open(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
+    bool accepted = true, has_tensor_cores = false;
+
+    attribute_read(config, CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &engine);
+    int64_t count =
+        attribute_read(engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE,
+                       CUDNN_NUMERICAL_NOTE_TYPE_COUNT, notes);
+    for (int64_t i = 0; i < count; i++) {
+        accepted = accepted && !note_is_refused(notes[i]);
+        has_tensor_cores = has_tensor_cores || notes[i] == CUDNN_NUMERICAL_NOTE_TENSOR_CORE;
+    }
+    count = attribute_read(engine, CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE, CUDNN_TYPE_BEHAVIOR_NOTE,
+                           CUDNN_BEHAVIOR_NOTE_TYPE_COUNT, behaviors);
+    for (int64_t i = 0; i < count; i++)
+        accepted = accepted && behaviors[i] != CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION;
+    descriptor_close(engine);
+    return accepted && has_tensor_cores == tensor_cores;
+}
+
+/* Build the execution plan of an engine's configuration into `engine`. False if cuDNN cannot, or if
+ * the plan needs more than `limit` bytes. */
+static bool plan_open(const struct engine_device *device, descriptor config, size_t limit,
+                      struct engine *engine)
+{
+    int64_t bytes = 0;
+    descriptor plan = descriptor_open(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
+
+    attribute_set_descriptor(plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, config);
+    if (device->handle != NULL)
+        SET(plan, EXECUTION_PLAN_HANDLE, HANDLE, 1, &device->handle);
+    else
+        attribute_set_descriptor(plan, CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, device->properties);
+    bool built = cudnnBackendFinalize(plan) == CUDNN_STATUS_SUCCESS;
+    if (built)
+        attribute_read(plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, &bytes);
+    if (!built || (size_t)bytes > limit) {
+        descriptor_close(plan);
+        return false;
+    }
+    *engine = (struct engine){config, plan, (size_t)bytes};
+    return true;
+}
+
+/* Read the heuristics' list for the graph, best first; return its length. */
+enum { CONFIGS = 64 };
+static int64_t configs_read(const struct engine_device *device, descriptor graph,
+                            cudnnBackendHeurMode_t mode, descriptor *configs)
+{
+    int64_t count = 0;
+    descriptor heuristics = descriptor_open(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
+
+    attribute_set_descriptor(heuristics, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph);
+    SET(heuristics, ENGINEHEUR_MODE, HEUR_MODE, 1, &mode);
+    if (device->handle == NULL)
+        attribute_set_descriptor(heuristics, CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, device->properties);
+    if (cudnnBackendFinalize(heuristics) == CUDNN_STATUS_SUCCESS)
+        count = attribute_read(heuristics, CUDNN_ATTR_ENGINEHEUR_RESULTS,
+                               CUDNN_TYPE_BACKEND_DESCRIPTOR, CONFIGS, configs);
+    descriptor_close(heuristics);
+    return count;
+}
+
+/* Build the plan of the first accepted engine in cuDNN's list that can be built. Return false if
+ * there is none. */
+static bool engine_open(const struct engine_device *device, descriptor graph,
+                        cudnnBackendHeurMode_t mode, bool tensor_cores, size_t limit,
+                        struct engine *engine)
+{
+    descriptor configs[CONFIGS];
+    bool found = false;
+
+    for (int i = 0; i < CONFIGS; i++)
+        configs[i] = descriptor_open(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
+    int64_t count = configs_read(device, graph, mode, configs);
+    for (int64_t i = 0; i < count && !found; i++)
+        if (config_is_accepted(configs[i], tensor_cores))
+            found = plan_open(device, configs[i], limit, engine);
+    for (int i = 0; i < CONFIGS; i++)
+        if (!found || configs[i] != engine->config)
+            descriptor_close(configs[i]);
+    return found;
+}
+
+void engine_close(struct engine *engine)
+{
+    if (engine->plan == NULL)
+        return;
+    descriptor_close(engine->plan);
+    descriptor_close(engine->config);
+    *engine = (struct engine){NULL, NULL, 0};
 }
 
 /* ---- Selection */
@@ -153,10 +322,8 @@ bool engine_select(const struct engine_device *device, const struct engine_probl
     bool found = false;
 
     for (int without = !tensor_cores_allowed(problem); without < 2 && !found; without++)
-        for (int mode = 0; mode < 2 && !found; mode++) {
-            const struct engine_rules rules = {!without, limit};
-            found = engine_open(device, parts.graph, modes[mode], &rules, engine);
-        }
+        for (int mode = 0; mode < 2 && !found; mode++)
+            found = engine_open(device, parts.graph, modes[mode], !without, limit, engine);
     graph_parts_close(&parts);
     return found;
 }
@@ -165,6 +332,13 @@ void engine_run(cudnnHandle_t handle, const struct engine_problem *problem,
                 const struct engine *engine, const struct convolution *convolution)
 {
     const void *const pointers[] = {convolution->x, convolution->filter, convolution->y};
-    ENGINE_CHECK(problem,
-                 engine_execute(handle, engine, 3, identifiers, pointers, convolution->workspace));
+    /* A variant pack cannot be changed once it is finalized, so each call creates one. */
+    descriptor pack = descriptor_open(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
+
+    SET(pack, VARIANT_PACK_UNIQUE_IDS, INT64, 3, identifiers);
+    SET(pack, VARIANT_PACK_DATA_POINTERS, VOID_PTR, 3, pointers);
+    SET(pack, VARIANT_PACK_WORKSPACE, VOID_PTR, 1, &convolution->workspace);
+    GRAPH_CHECK(cudnnBackendFinalize(pack));
+    ENGINE_CHECK(problem, cudnnBackendExecute(handle, engine->plan, pack));
+    descriptor_close(pack);
 }

@@ -5,12 +5,28 @@
 #ifndef VITTRAIN_CUDA_CONVOLUTION_ENGINE_H
 #define VITTRAIN_CUDA_CONVOLUTION_ENGINE_H
 
+#include <cudnn_graph.h>
+
 #include "convolution.h"
-#include "engine.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+/* Alignment of all tensors in bytes. */
+enum { ENGINE_ALIGNMENT = 16 };
+
+/* The GPU that engines are selected for. Exactly one field is not NULL. */
+struct engine_device {
+    cudnnHandle_t handle;
+    cudnnBackendDescriptor_t properties; /* a finalized CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR */
+};
+
+struct engine {
+    cudnnBackendDescriptor_t config, plan; /* NULL: none is selected */
+    size_t bytes;                          /* bytes of workspace */
+};
+void engine_close(struct engine *engine);
 
 /* One part of a convolution. */
 struct engine_problem {
@@ -37,10 +53,11 @@ bool engine_select(const struct engine_device *device, const struct engine_probl
 void engine_run(cudnnHandle_t handle, const struct engine_problem *problem,
                 const struct engine *engine, const struct convolution *convolution);
 
-/* Abort with the call that failed, the shape and cuDNN's message. */
+/* Abort with the call that failed, the shape (problem may be NULL) and cuDNN's message. */
 void engine_check(cudnnStatus_t result, const char *call, const char *file, int line,
                   const struct engine_problem *problem);
 #define ENGINE_CHECK(problem, call) engine_check(call, #call, __FILE__, __LINE__, problem)
+#define GRAPH_CHECK(call) ENGINE_CHECK(NULL, call)
 
 /* Write "convolution of ..." for messages. */
 void engine_problem_name(const struct engine_problem *problem, char *name, size_t size);

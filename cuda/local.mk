@@ -16,9 +16,7 @@ cuda/nvml.module.o: $(srcdir)/cuda/nvml.c
 	$(AM_V_CC)$(CC) $(DEFS) $(DEFAULT_INCLUDES) $(AM_CPPFLAGS) $(CPPFLAGS) $(AM_CFLAGS) $(CFLAGS) -fPIC \
 		-MMD -MP -MF $@.d -c -o $@ $(srcdir)/cuda/nvml.c
 # In C, since a test that is no CUDA program links them, too.
-engine_sources = \
-	cuda/convolution_engine.c \
-	cuda/engine.c
+engine_sources = cuda/convolution_engine.c
 engine_objects = $(engine_sources:.c=.module.o)
 $(engine_objects): %.module.o: $(srcdir)/%.c
 	@$(MKDIR_P) $(@D)

@@ -90,7 +90,7 @@ AC_DEFUN([VITTRAIN_CUDA], [
     VITTRAIN_CUDA_ARCHITECTURES
   ])
   VITTRAIN_CUDA_LIBRARY([cublasLt.h], [cublasLt], [cuBLAS of the CUDA toolkit])
-  dnl 9.8 introduced device properties (engine.h).
+  dnl 9.8 introduced device properties (convolution_engine.h).
   VITTRAIN_CUDA_LIBRARY([cudnn_graph.h], [cudnn], [cuDNN 9.8 or newer: libcudnn9-dev-cuda-13 or -12])
   VITTRAIN_CUDA_LIBRARY([nccl.h], [nccl], [libnccl-dev])
   AS_IF([test "$vittrain_cuda" = yes],
