@@ -105,7 +105,7 @@ template <typename number> static bool forward_variant(void *context, int varian
 {
     const struct forward_call *call = (const struct forward_call *)context;
     if (variant == ATTENTION_WGMMA)
-        return attention_wgmma_forward(call->stream, call->args);
+        return attention_wgmma_forward<number>(call->stream, call->args);
     if (variant == ATTENTION_8_WARPS)
         return has_8_warps(call->args) && forward_launch<number, 64, 8>(call);
     if (call->args->head_dim <= 32)

@@ -84,7 +84,9 @@ void attention_float_backward(struct stream *stream, const struct attention_back
 
 /* The passes with wgmma. They return false, and queue nothing, if they do not support the GPU or
  * the arguments. */
+template <typename number>
 bool attention_wgmma_forward(struct stream *stream, const struct attention_forward *args);
+template <typename number>
 bool attention_wgmma_backward(struct stream *stream, const struct attention_backward *args,
                               const struct backward_tensors *given);
 

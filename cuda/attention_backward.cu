@@ -247,7 +247,7 @@ template <typename number> static bool backward_variant(void *context, int varia
 {
     const struct backward_call *call = (const struct backward_call *)context;
     if (variant == ATTENTION_WGMMA)
-        return attention_wgmma_backward(call->stream, call->args, &call->given);
+        return attention_wgmma_backward<number>(call->stream, call->args, &call->given);
     if (variant == ATTENTION_8_WARPS)
         return has_8_warps(call->args) && backward_launch<number, 64, 8>(call);
     if (call->args->head_dim <= 32)

@@ -357,8 +357,10 @@ static bool is_supported(const struct stream *stream, const arguments *args)
 }
 
 template <typename number>
-static void forward_launch(struct stream *stream, const struct attention_forward *args)
+bool attention_wgmma_forward(struct stream *stream, const struct attention_forward *args)
 {
+    if (!is_supported(stream, args))
+        return false;
     struct attention_view view = view_of(args);
     view.chunk = rows_padded(view.tokens);
     size_t bytes = WGMMA_ALIGNMENT + (size_t)view.chunk * 2 * WGMMA_ROW_BYTES;
@@ -366,23 +368,15 @@ static void forward_launch(struct stream *stream, const struct attention_forward
     KERNEL_LAUNCH(attention_wgmma_kernel<number>, (unsigned)(args->batch * args->heads), WARPGROUP,
                   bytes, stream->handle, view, (const number *)args->qkv, (number *)args->out,
                   args->lse);
-}
-
-bool attention_wgmma_forward(struct stream *stream, const struct attention_forward *args)
-{
-    if (!is_supported(stream, args))
-        return false;
-    if (args->type == TYPE_BF16)
-        forward_launch<struct bf16>(stream, args);
-    else
-        forward_launch<struct fp16>(stream, args);
     return true;
 }
 
 template <typename number>
-static void backward_launch(struct stream *stream, const struct attention_backward *args,
-                            const struct backward_tensors *given)
+bool attention_wgmma_backward(struct stream *stream, const struct attention_backward *args,
+                              const struct backward_tensors *given)
 {
+    if (!is_supported(stream, args))
+        return false;
     struct attention_view view = view_of(args);
     view.chunk = rows_padded(view.tokens);
     size_t rows = (size_t)(view.chunk + rows_padded(view.queries)) * 2;
@@ -392,17 +386,6 @@ static void backward_launch(struct stream *stream, const struct attention_backwa
     shared_allow(attention_wgmma_backward_kernel<number>, bytes);
     KERNEL_LAUNCH(attention_wgmma_backward_kernel<number>, (unsigned)(args->batch * args->heads),
                   WARPGROUP, bytes, stream->handle, view, *given);
-}
-
-bool attention_wgmma_backward(struct stream *stream, const struct attention_backward *args,
-                              const struct backward_tensors *given)
-{
-    if (!is_supported(stream, args))
-        return false;
-    if (args->type == TYPE_BF16)
-        backward_launch<struct bf16>(stream, args, given);
-    else
-        backward_launch<struct fp16>(stream, args, given);
     return true;
 }
 
@@ -478,11 +461,13 @@ extern "C" bool wgmma_forms(struct stream *, enum data_type, const void *, const
     return false;
 }
 
+template <typename number>
 bool attention_wgmma_forward(struct stream *, const struct attention_forward *)
 {
     return false;
 }
 
+template <typename number>
 bool attention_wgmma_backward(struct stream *, const struct attention_backward *,
                               const struct backward_tensors *)
 {
@@ -490,3 +475,11 @@ bool attention_wgmma_backward(struct stream *, const struct attention_backward *
 }
 
 #endif
+
+#define INSTANTIATE(number)                                                                        \
+    template bool attention_wgmma_forward<number>(struct stream *,                                 \
+                                                  const struct attention_forward *);               \
+    template bool attention_wgmma_backward<number>(                                                \
+        struct stream *, const struct attention_backward *, const struct backward_tensors *);
+INSTANTIATE(struct bf16)
+INSTANTIATE(struct fp16)
