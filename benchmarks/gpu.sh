@@ -13,10 +13,9 @@
 #
 # Runs in a checkout that was built with nvcc, or in one in which a bundle (bundle.sh) was unpacked: the folder BUNDLE
 # (vittrain-bundle). Writes at most 8 files to the folder OUT (gpu-results); each result is written when it is measured. What gpu-done.txt
-# there lists is not measured again, so a part that was cut goes on where it stopped.
+# there lists is not measured again, so a part that reached its limit continues in the next call.
 #
-# Exit status: 77 without a GPU, 1 if a test or comparison failed, 2 for a wrong call. What was not reached is named at the
-# end. Environment: OUT, BUNDLE, PYTHON (with torch and timm), LIMIT (seconds of each part), LISTS (of plan), and what the
+# Exit status: 77 without a GPU, 1 if a test or comparison failed, 2 for a wrong call. The last lines list what was not reached. Environment: OUT, BUNDLE, PYTHON (with torch and timm), LIMIT (seconds of each part), LISTS (of plan), and what the
 # parts in gpu/ name in their first lines.
 set -uo pipefail
 cd "$(dirname "$(readlink -f "$0")")/.." || exit 1

@@ -56,7 +56,7 @@ within() {
 }
 
 # stage NAME SECONDS COMMAND...: runs the command, which takes about SECONDS, unless an earlier call completed it (with the
-# same build; the plan: with any) or too little time is left. It is completed if it succeeds; `miss` reports what this
+# same build or, in part plan, with any) or too little time is left. It is completed if it succeeds; `miss` reports what this
 # machine cannot do, and fails.
 stage() {
     local name=$1 seconds=$2 build_any=$build_sum

@@ -17,8 +17,8 @@ part_kernels() {
     done
 }
 
-# Appends the launches of a step that gpu-kernels.csv does not have yet, as many as ncu reads within NCU_LIMIT. Fails if that are
-# not all; the next call continues.
+# Appends the launches of a step that gpu-kernels.csv does not have yet, as many as ncu reads within NCU_LIMIT. Fails if some are
+# left; the next call continues.
 kernels_measure() { # MODEL BATCH
     local model=$1 batch=$2 table=$out/gpu-kernels.csv known status=0
     [[ -s $table ]] || echo "model,kernel,launch,time_ns,dram_bytes,tensor_pipe_percent,grid,block" >"$table"

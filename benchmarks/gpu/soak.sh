@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # The lists D and E of part plan: compute-sanitizer's slow tools on steps of small shapes; two ranks, checkpoints, loss scaling
-# and reproducibility. Environment: FP16_STEPS, EQUAL_STEPS, and what part plan names.
+# and reproducibility.
+# Environment: RACE_WORKS ("MODEL:PRECISION ..."), FP16_STEPS, EQUAL_STEPS, and what part plan names.
 
 list_D() {
     local tool work
