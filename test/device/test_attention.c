@@ -168,10 +168,19 @@ static void check_all(struct device_test *test, const char *what, const struct a
                  sqrt(squares));
 }
 
+/* The sums are of dqkv, or of dqkv before it is rounded. */
+static void check_sums(struct device_test *test, const struct attention_case *it,
+                       const struct attention *attention)
+{
+    const double *dqkv = device_test_values(test, attention->backward.dqkv);
+    device_test_column_sums(test, "dqkv_sums", dqkv, it->batch * it->tokens,
+                            3 * it->heads * it->head_dim, attention->backward.dqkv_sums,
+                            1.01 * device_test_precision(it->type) + 1e-6);
+}
+
 static void check(struct device_test *test, const struct attention_case *it,
                   const struct attention *attention)
 {
-    const double *dqkv = device_test_values(test, attention->backward.dqkv);
     struct reference reference = {
         .it = it,
         .dropout = &attention->forward.dropout,
@@ -192,10 +201,7 @@ static void check(struct device_test *test, const struct attention_case *it,
     device_test_near(test, "lse", attention->forward.lse, reference.lse, 1e-6, 1);
     check_all(test, "out", it, attention->forward.out, reference.out, out_count(it));
     check_all(test, "dqkv", it, attention->backward.dqkv, reference.dqkv, qkv_count(it));
-    /* The sums are of dqkv, or of dqkv before it is rounded. */
-    device_test_column_sums(test, "dqkv_sums", dqkv, it->batch * it->tokens,
-                            3 * it->heads * it->head_dim, attention->backward.dqkv_sums,
-                            1.01 * device_test_precision(it->type) + 1e-6);
+    check_sums(test, it, attention);
 }
 
 /* GPUs load eight elements at a time. */
@@ -255,6 +261,7 @@ TEST(variants_give_the_same_bits)
                              it->batch * it->heads * it->queries);
             device_test_same("dqkv", it->type, first.backward.dqkv, other.backward.dqkv,
                              qkv_count(it));
+            check_sums(&test, it, &other);
         }
     }
 }
