@@ -99,30 +99,11 @@ template <int count> __device__ static inline void wgmma_hold(struct left_matrix
 
 #else
 
-static inline uint32_t shared_address(const void *shared)
-{
-    return emulated_shared_address(shared);
-}
-
-static inline void wgmma_publish(void)
-{
-    emulated_proxy_fence();
-}
-
-static inline void wgmma_begin(void)
-{
-    emulated_wgmma_fence();
-}
-
-static inline void wgmma_commit(void)
-{
-    emulated_wgmma_commit();
-}
-
-static inline void wgmma_wait(void)
-{
-    emulated_wgmma_wait();
-}
+#define shared_address emulated_shared_address
+#define wgmma_publish emulated_proxy_fence
+#define wgmma_begin emulated_wgmma_fence
+#define wgmma_commit emulated_wgmma_commit
+#define wgmma_wait emulated_wgmma_wait
 
 template <typename registers> static inline void wgmma_hold(registers &)
 {
