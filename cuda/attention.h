@@ -461,22 +461,35 @@ struct query_sums {
     float *columns; /* the warps' column sums, [warps, 3, width]; only with backward_tensors.sums */
 };
 
-/* Add the column sums of the first `count` rows of a tile to the warp's sums of this part. */
+/* Add the column sums of the first `count` rows of a tile to the warp's sums of this part. In each
+ * step the two lanes of a pair keep half of their columns each; the last ones begin at `first`. */
 template <int width>
 __device__ static inline void warp_sums_add(const struct query_sums &sums, int part, int count,
                                             const struct sum_matrix (&tile)[width / 8])
 {
-    int lane = (int)threadIdx.x % WARP, warp = (int)threadIdx.x / WARP;
-    float *columns = sums.columns + (warp * 3 + part) * width;
+    int lane = (int)threadIdx.x % WARP, warp = (int)threadIdx.x / WARP, first = 0;
+    float *columns = sums.columns + (warp * 3 + part) * width, value[width / 4];
     UNROLL
-    for (int i = 0; i < width / 8 * 2; i++) {
-        const float *value = tile[i / 2].value + i % 2;
-        float sum = (lane / 4 < count ? value[0] : 0) + (lane / 4 + 8 < count ? value[2] : 0);
-        for (int distance = 4; distance < WARP; distance *= 2)
-            sum += __shfl_xor_sync(0xffffffffu, sum, distance);
-        if (lane < 4)
-            columns[i / 2 * 8 + lane * 2 + i % 2] += sum;
+    for (int i = 0; i < width / 4; i++)
+        value[i] = (lane / 4 < count ? tile[i / 2].value[i % 2] : 0) +
+                   (lane / 4 + 8 < count ? tile[i / 2].value[i % 2 + 2] : 0);
+    UNROLL
+    for (int step = 0; step < 3; step++) {
+        const int half = width / 8 >> step, distance = 4 << step;
+        bool upper = (lane & distance) != 0;
+        first += upper ? half : 0;
+        UNROLL
+        for (int i = 0; i < width / 8; i++) {
+            if (i >= half)
+                continue;
+            float low = value[i], high = value[i + half];
+            float got = __shfl_xor_sync(0xffffffffu, upper ? low : high, distance);
+            value[i] = (upper ? high : low) + got;
+        }
     }
+    UNROLL
+    for (int i = 0; i < width / 32; i++)
+        columns[(first + i) / 2 * 8 + lane % 4 * 2 + (first + i) % 2] += value[i];
 }
 
 /* Add the warps' column sums, which start at `columns`, and store the totals. Those of dq and dk
