@@ -22,11 +22,11 @@ enum {
 };
 
 /* How a pass in 16 bits is computed; the fastest one is chosen (variant.h). All give the same bits,
- * but for dqkv_sums. */
+ * except those of dqkv_sums. */
 enum attention_variant {
-    ATTENTION_4_WARPS, /* per block, at most */
-    ATTENTION_8_WARPS,
-    ATTENTION_WGMMA, /* attention_wgmma.cu */
+    ATTENTION_4_WARPS, /* at most 4 warps per block */
+    ATTENTION_8_WARPS, /* at most 8 */
+    ATTENTION_WGMMA,   /* attention_wgmma.cu */
     ATTENTION_VARIANTS
 };
 
@@ -38,6 +38,12 @@ struct attention_view {
     float scale;
     struct mask mask;
 };
+
+/* Round a number of rows up to whole tiles. */
+__device__ __host__ static inline int rows_padded(int count)
+{
+    return (count + TILE - 1) / TILE * TILE;
+}
 
 /* The rows of one head in a tensor, `stride` elements apart. */
 template <typename number> struct head_rows {
@@ -93,7 +99,7 @@ bool attention_wgmma_backward(struct stream *stream, const struct attention_back
 /* Shared memory of the backward pass: two numbers per token. */
 static inline size_t attention_sums_bytes(int64_t tokens)
 {
-    return (size_t)((tokens + TILE - 1) / TILE * TILE) * 2 * sizeof(float);
+    return (size_t)rows_padded((int)tokens) * 2 * sizeof(float);
 }
 
 /* Set the chunk size for rows of `width` elements and `fixed` bytes of other shared memory; return
@@ -108,7 +114,7 @@ static inline size_t view_cut(struct attention_view *view, const struct cuda_dev
     ENSURE(fixed + STEP * row_bytes <= cuda->shared_bytes,
            "attention over %d tokens exceeds the shared memory", view->tokens);
     int64_t most = (int64_t)((cuda->shared_bytes - fixed) / row_bytes / STEP * STEP);
-    int padded = (view->tokens + TILE - 1) / TILE * TILE;
+    int padded = rows_padded(view->tokens);
     most = most < CHUNK_MOST ? most : (int64_t)CHUNK_MOST;
     view->chunk = padded < most ? padded : (int)most;
     return fixed + (size_t)view->chunk * row_bytes;
@@ -117,19 +123,20 @@ static inline size_t view_cut(struct attention_view *view, const struct cuda_dev
 /* The smallest number of warps, at most `most`, that needs no additional round over the tiles. */
 static inline int attention_warps(int tokens, int most)
 {
-    int tiles = (tokens + TILE - 1) / TILE;
+    int tiles = rows_padded(tokens) / TILE;
     int rounds = (tiles + most - 1) / most;
     return (tiles + rounds - 1) / rounds;
 }
 
-/* Eight warps need heads of 64 numbers and more tiles than four warps. */
+/* True if 8 warps are a variant: heads are padded to 64 numbers, tokens are more than 4 tiles and
+ * at most one chunk. */
 template <typename arguments> static inline bool has_8_warps(const arguments *args)
 {
     return args->head_dim > 32 && args->head_dim <= 64 && args->tokens > 4 * TILE &&
            args->tokens <= CHUNK_MOST;
 }
 
-/* Queue the fastest variant of a pass; `launch` has the arguments `call`. */
+/* Queue the fastest variant of a pass by launch(call, variant). */
 template <typename arguments>
 static inline void attention_choose(struct stream *stream, const char *pass, const arguments *args,
                                     variant_queue *launch, void *call)
@@ -231,7 +238,7 @@ __device__ static inline int
 chunk_start(unsigned char *rows_shared[2], struct head_rows<const number> a,
             struct head_rows<const number> b, int first, const struct attention_view &view)
 {
-    int left = (a.count - first + TILE - 1) / TILE * TILE;
+    int left = rows_padded(a.count - first);
     int count = left < view.chunk ? left : view.chunk;
     __syncthreads();
     rows_load<number, width>(rows_shared[0], a, first, count, view.head_dim);
@@ -509,7 +516,7 @@ __device__ static inline void warp_sums_store(const struct attention_view &view,
     }
 }
 
-/* Sums of dout * out over the upper and the lower row. */
+/* Compute the sums of dout * out over the lane's upper and lower row. */
 template <typename number, int width>
 __device__ static inline void corrections_find(float (&correction)[2],
                                                const struct left_matrix (&dout)[width / 16],

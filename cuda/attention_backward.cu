@@ -2,8 +2,8 @@
 /* Attention backward in bf16 and fp16 on tensor cores. A block computes all gradients of one head:
  * first those of the queries, with keys and values in shared memory; then those of keys and values,
  * with queries and output gradients in shared memory. Scores are computed in both phases, so that a
- * warp's accumulators stay in registers: no sum crosses warps, and its order is fixed (after Dao et
- * al. 2022). */
+ * warp's accumulators stay in registers: no sum crosses warps, and tile order is fixed (after Dao
+ * et al. 2022). */
 #include "attention.h"
 
 /* ---- Gradients of queries: 16 queries per warp. */
@@ -16,57 +16,57 @@ template <int width> struct query_gradient {
 
 template <typename number, int width>
 __device__ static inline void
-gradient_begin(struct query_gradient<width> &its, const struct attention_view &view,
+gradient_begin(struct query_gradient<width> &tile, const struct attention_view &view,
                const struct backward_tensors &given, const struct query_sums &sums)
 {
     int lane = (int)threadIdx.x % WARP;
     const float *lse = given.lse + (int64_t)blockIdx.x * view.queries;
-    tile_load<number, width>(its.dout, out_rows(view, (const number *)given.dout), its.first,
+    tile_load<number, width>(tile.dout, out_rows(view, (const number *)given.dout), tile.first,
                              view.head_dim);
-    tile_load<number, width>(its.query, out_rows(view, (const number *)given.out), its.first,
+    tile_load<number, width>(tile.query, out_rows(view, (const number *)given.out), tile.first,
                              view.head_dim);
-    corrections_find<number, width>(its.correction, its.dout, its.query);
-    tile_load<number, width>(its.query, qkv_rows(view, (const number *)given.qkv, 0, view.queries),
-                             its.first, view.head_dim);
+    corrections_find<number, width>(tile.correction, tile.dout, tile.query);
+    tile_load<number, width>(tile.query, qkv_rows(view, (const number *)given.qkv, 0, view.queries),
+                             tile.first, view.head_dim);
     UNROLL
     for (int lower = 0; lower < 2; lower++) {
-        int query = its.first + lane / 4 + 8 * lower;
-        its.lse[lower] = query < view.queries ? lse[query] * LOG2_E : INFINITY;
+        int query = tile.first + lane / 4 + 8 * lower;
+        tile.lse[lower] = query < view.queries ? lse[query] * LOG2_E : INFINITY;
         if (lane % 4 != 0)
             continue;
-        sums.lse[query] = its.lse[lower];
-        sums.correction[query] = its.correction[lower];
+        sums.lse[query] = tile.lse[lower];
+        sums.correction[query] = tile.correction[lower];
     }
 }
 
 /* Add the contribution of 16 tokens at `row` in shared memory. */
 template <typename number, int width>
 __device__ static inline void
-gradient_take(struct query_gradient<width> &its, const struct attention_view &view,
-              unsigned char *rows_shared[2], int row, int token, struct random_block *draws)
+gradient_add(struct query_gradient<width> &tile, const struct attention_view &view,
+             unsigned char *rows_shared[2], int row, int token, struct random_block *draws)
 {
     int lane = (int)threadIdx.x % WARP;
     bool drops = view.mask.threshold != 0;
     if (drops)
-        draws_make_tile(draws, view, its.first, token);
+        draws_make_tile(draws, view, tile.first, token);
     struct sum_matrix score[2] = {}, slope[2] = {};
-    tile_times_rows<number, width>(score, its.query, rows_shared[0], row);
-    tile_times_rows<number, width>(slope, its.dout, rows_shared[1], row);
+    tile_times_rows<number, width>(score, tile.query, rows_shared[0], row);
+    tile_times_rows<number, width>(slope, tile.dout, rows_shared[1], row);
     UNROLL
     for (int i = 0; i < 8; i++) {
         int lower = i / 2 % 2, column = i / 4 * 8 + lane % 4 * 2 + i % 2;
         float &value = slope[i / 4].value[i % 4];
         if (drops)
             value *= draws_factor(draws, view, lane / 4 + 8 * lower, column);
-        float exponent = fmaf(score[i / 4].value[i % 4], view.scale * LOG2_E, -its.lse[lower]);
-        value = exp2_quick(exponent) * (value - its.correction[lower]);
+        float exponent = fmaf(score[i / 4].value[i % 4], view.scale * LOG2_E, -tile.lse[lower]);
+        value = exp2_quick(exponent) * (value - tile.correction[lower]);
         if (token + column >= view.tokens)
             value = 0;
     }
-    weights_times_rows<number, width>(its.sums, weights_of<number>(slope), rows_shared[0], row);
+    weights_times_rows<number, width>(tile.sums, weights_of<number>(slope), rows_shared[0], row);
 }
 
-/* Also writes 0 for tokens that are not queries. */
+/* Compute and store the gradients of queries; 0 for tokens that are not queries. */
 template <typename number, int width>
 __device__ static inline void
 queries_pass(const struct attention_view &view, const struct backward_tensors &given,
@@ -76,10 +76,10 @@ queries_pass(const struct attention_view &view, const struct backward_tensors &g
     const number *qkv = (const number *)given.qkv;
     int warp = (int)threadIdx.x / WARP, warps = (int)blockDim.x / WARP, count = 0;
     for (int round = 0; round < view.tokens; round += warps * TILE) {
-        struct query_gradient<width> its = {
+        struct query_gradient<width> tile = {
         };
-        its.first = round + warp * TILE;
-        bool active = its.first < view.queries;
+        tile.first = round + warp * TILE;
+        bool active = tile.first < view.queries;
         for (int first = 0; round < view.queries && first < view.tokens; first += view.chunk) {
             bool loads = round == 0 || view.chunk < view.tokens;
             if (loads)
@@ -87,18 +87,18 @@ queries_pass(const struct attention_view &view, const struct backward_tensors &g
                     chunk_start<number, width>(rows_shared, qkv_rows(view, qkv, 1, view.tokens),
                                                qkv_rows(view, qkv, 2, view.tokens), first, view);
             if (first == 0 && active) /* while the chunk is copied */
-                gradient_begin<number, width>(its, view, given, sums);
+                gradient_begin<number, width>(tile, view, given, sums);
             if (loads) {
                 copies_wait();
                 __syncthreads();
             }
             for (int row = 0; active && row < count; row += TILE)
-                gradient_take<number, width>(its, view, rows_shared, row, first + row, draws);
+                gradient_add<number, width>(tile, view, rows_shared, row, first + row, draws);
         }
-        tile_store<number, width>(qkv_rows(view, (number *)given.dqkv, 0, view.tokens), its.first,
-                                  its.sums, view.scale, view.scale, view.head_dim);
+        tile_store<number, width>(qkv_rows(view, (number *)given.dqkv, 0, view.tokens), tile.first,
+                                  tile.sums, view.scale, view.scale, view.head_dim);
         if (given.sums != NULL)
-            warp_sums_add<width>(sums, 0, view.queries - its.first, its.sums);
+            warp_sums_add<width>(sums, 0, view.queries - tile.first, tile.sums);
     }
 }
 
@@ -113,17 +113,17 @@ template <int width> struct token_gradient {
 /* Add the contribution of 16 queries at `row` in shared memory. */
 template <typename number, int width>
 __device__ static inline void
-gradients_take(struct token_gradient<width> &its, const struct attention_view &view,
-               unsigned char *rows_shared[2], int row, int query, const struct query_sums &sums,
-               struct random_block *draws)
+gradients_add(struct token_gradient<width> &tile, const struct attention_view &view,
+              unsigned char *rows_shared[2], int row, int query, const struct query_sums &sums,
+              struct random_block *draws)
 {
     int lane = (int)threadIdx.x % WARP;
     bool drops = view.mask.threshold != 0;
     if (drops)
-        draws_make_tile(draws, view, query, its.first);
+        draws_make_tile(draws, view, query, tile.first);
     struct sum_matrix score[2] = {}, slope[2] = {};
-    tile_times_rows<number, width>(score, its.key, rows_shared[0], row);
-    tile_times_rows<number, width>(slope, its.value, rows_shared[1], row);
+    tile_times_rows<number, width>(score, tile.key, rows_shared[0], row);
+    tile_times_rows<number, width>(slope, tile.value, rows_shared[1], row);
     UNROLL
     for (int i = 0; i < 8; i++) {
         int column = i / 4 * 8 + lane % 4 * 2 + i % 2, token = lane / 4 + i / 2 % 2 * 8;
@@ -134,10 +134,11 @@ gradients_take(struct token_gradient<width> &its, const struct attention_view &v
         value = probability * (value * factor - sums.correction[query + column]);
         probability *= factor;
     }
-    weights_times_rows<number, width>(its.dvalue, weights_of<number>(score), rows_shared[1], row);
-    weights_times_rows<number, width>(its.dkey, weights_of<number>(slope), rows_shared[0], row);
+    weights_times_rows<number, width>(tile.dvalue, weights_of<number>(score), rows_shared[1], row);
+    weights_times_rows<number, width>(tile.dkey, weights_of<number>(slope), rows_shared[0], row);
 }
 
+/* Compute and store the gradients of keys and values. */
 template <typename number, int width>
 __device__ static inline void tokens_pass(const struct attention_view &view,
                                           const struct backward_tensors &given,
@@ -148,10 +149,10 @@ __device__ static inline void tokens_pass(const struct attention_view &view,
     number *dqkv = (number *)given.dqkv;
     int warp = (int)threadIdx.x / WARP, warps = (int)blockDim.x / WARP, count = 0;
     for (int round = 0; round < view.tokens; round += warps * TILE) {
-        struct token_gradient<width> its = {
+        struct token_gradient<width> tile = {
         };
-        its.first = round + warp * TILE;
-        bool active = its.first < view.tokens;
+        tile.first = round + warp * TILE;
+        bool active = tile.first < view.tokens;
         for (int first = 0; first < view.queries; first += view.chunk) {
             bool loads = round == 0 || view.chunk < view.queries;
             if (loads)
@@ -159,26 +160,26 @@ __device__ static inline void tokens_pass(const struct attention_view &view,
                     rows_shared, qkv_rows(view, qkv, 0, view.queries),
                     out_rows(view, (const number *)given.dout), first, view);
             if (first == 0 && active) { /* while the chunk is copied */
-                tile_load<number, width>(its.key, qkv_rows(view, qkv, 1, view.tokens), its.first,
+                tile_load<number, width>(tile.key, qkv_rows(view, qkv, 1, view.tokens), tile.first,
                                          view.head_dim);
-                tile_load<number, width>(its.value, qkv_rows(view, qkv, 2, view.tokens), its.first,
-                                         view.head_dim);
+                tile_load<number, width>(tile.value, qkv_rows(view, qkv, 2, view.tokens),
+                                         tile.first, view.head_dim);
             }
             if (loads) {
                 copies_wait();
                 __syncthreads();
             }
             for (int row = 0; active && row < count; row += TILE)
-                gradients_take<number, width>(its, view, rows_shared, row, first + row, sums,
-                                              draws);
+                gradients_add<number, width>(tile, view, rows_shared, row, first + row, sums,
+                                             draws);
         }
-        tile_store<number, width>(qkv_rows(view, dqkv, 1, view.tokens), its.first, its.dkey,
+        tile_store<number, width>(qkv_rows(view, dqkv, 1, view.tokens), tile.first, tile.dkey,
                                   view.scale, view.scale, view.head_dim);
-        tile_store<number, width>(qkv_rows(view, dqkv, 2, view.tokens), its.first, its.dvalue, 1, 1,
-                                  view.head_dim);
+        tile_store<number, width>(qkv_rows(view, dqkv, 2, view.tokens), tile.first, tile.dvalue, 1,
+                                  1, view.head_dim);
         if (given.sums != NULL) {
-            warp_sums_add<width>(sums, 1, view.tokens - its.first, its.dkey);
-            warp_sums_add<width>(sums, 2, view.tokens - its.first, its.dvalue);
+            warp_sums_add<width>(sums, 1, view.tokens - tile.first, tile.dkey);
+            warp_sums_add<width>(sums, 2, view.tokens - tile.first, tile.dvalue);
         }
     }
 }
@@ -195,7 +196,7 @@ __global__ static void __launch_bounds__(warps_most *WARP, width <= 32          
     unsigned char *rows_shared[2] = {shared + view.draws_bytes,
                                      shared + view.draws_bytes + view.chunk * width * 2};
     float *lse = (float *)(rows_shared[1] + view.chunk * width * 2);
-    int padded = (view.tokens + TILE - 1) / TILE * TILE;
+    int padded = rows_padded(view.tokens);
     struct query_sums sums = {lse, lse + padded, lse + 2 * padded};
     if (given.sums != NULL)
         for (int i = (int)threadIdx.x; i < (int)blockDim.x / WARP * 3 * width; i += (int)blockDim.x)
@@ -211,8 +212,8 @@ static size_t sums_bytes(const struct attention_backward *args)
     return (size_t)(args->batch * 3 * args->heads * args->head_dim) * sizeof(float);
 }
 
-/* True if the kernel computes the column sums of dqkv. For more tokens there may be no shared
- * memory left. */
+/* True if the kernel computes the column sums of dqkv. For more than CHUNK_MOST tokens there may be
+ * no shared memory left. */
 static bool sums_fit(const struct attention_backward *args)
 {
     return args->dqkv_sums != NULL && args->type != TYPE_FP32 && args->tokens <= CHUNK_MOST &&

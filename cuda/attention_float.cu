@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 /* Attention in fp32 without tensor cores: simple rather than fast. A block processes 32 rows of one
- * head, with eight lanes per row: queries, and in the backward pass keys and values as well. Rows
- * of the other two matrices pass through shared memory, 32 at a time, and are used one by one. */
+ * head, with eight lanes per row: queries, and in the backward pass keys and values as well. These
+ * rows are held in registers. Rows of the other two matrices are loaded to shared memory, 32 at a
+ * time, and used one by one. */
 #include "attention.h"
 
 enum {
@@ -59,7 +60,7 @@ __device__ static inline void matrix_store(const struct head_rows<float> &matrix
         row_store(matrix.first + index * matrix.stride, row, head_dim);
 }
 
-/* Return the dot product to the row's lanes. All lanes of the warp must call it. */
+/* Return the dot product to all lanes of the row. All lanes of the warp must call it. */
 __device__ static inline float row_dot(const struct lane_row &a, const struct lane_row &b,
                                        int head_dim)
 {
@@ -136,7 +137,7 @@ __global__ static void __launch_bounds__(FLOAT_THREADS)
     const struct head_rows<const float> others[] = {
         qkv_rows(view, qkv, 1, view.tokens), qkv_rows(view, qkv, 2, view.tokens)
     };
-    const struct lane_row own = matrix_load(qkv_rows(view, qkv, 0, view.queries), query, head_dim);
+    const struct lane_row held = matrix_load(qkv_rows(view, qkv, 0, view.queries), query, head_dim);
     struct lane_row sum = {};
     float most = -INFINITY, total = 0;
     for (int token = 0; token < view.tokens; token += ROWS) {
@@ -144,7 +145,7 @@ __global__ static void __launch_bounds__(FLOAT_THREADS)
         for (int i = 0; i < count; i++) {
             const struct lane_row key = row_load(memory.rows[0][i], head_dim);
             const struct lane_row value = row_load(memory.rows[1][i], head_dim);
-            const float score = row_dot(own, key, head_dim) * view.scale;
+            const float score = row_dot(held, key, head_dim) * view.scale;
             if (score > most) {
                 total *= expf(most - score);
                 row_scale(sum, expf(most - score));
@@ -191,14 +192,14 @@ __device__ static inline void gradient_pass(const struct attention_view &view,
     const struct head_rows<const float> out = out_rows(view, given.out);
     const float *lse = given.lse + (int64_t)blockIdx.x * view.queries;
     const auto &others = of_tokens ? by_query : by_token,
-               &own_matrix = of_tokens ? by_token : by_query;
+               &held_matrix = of_tokens ? by_token : by_query;
     const int head_dim = view.head_dim, row = (int)blockIdx.y * ROWS + block_row();
-    const struct lane_row own[] = {matrix_load(own_matrix[0], row, head_dim),
-                                   matrix_load(own_matrix[1], row, head_dim)};
-    const int own_query = row < view.queries ? row : view.queries - 1;
-    const int other_count = (int)blockIdx.y * ROWS < own_matrix[0].count ? others[0].count : 0;
+    const struct lane_row held[] = {matrix_load(held_matrix[0], row, head_dim),
+                                    matrix_load(held_matrix[1], row, head_dim)};
+    const int held_query = row < view.queries ? row : view.queries - 1;
+    const int other_count = (int)blockIdx.y * ROWS < held_matrix[0].count ? others[0].count : 0;
     struct lane_row sums[2] = {};
-    float correction = of_tokens ? 0 : row_dot(own[1], matrix_load(out, row, head_dim), head_dim);
+    float correction = of_tokens ? 0 : row_dot(held[1], matrix_load(out, row, head_dim), head_dim);
     for (int first = 0; first < other_count; first += ROWS) {
         const int count = memory_load(memory, others, first, head_dim);
         if (of_tokens) {
@@ -209,14 +210,14 @@ __device__ static inline void gradient_pass(const struct attention_view &view,
             __syncthreads();
         }
         for (int i = 0; i < count; i++) {
-            const int query = of_tokens ? first + i : own_query;
+            const int query = of_tokens ? first + i : held_query;
             const int token = of_tokens ? row : first + i;
             const struct lane_row other[] = {row_load(memory.rows[0][i], head_dim),
                                              row_load(memory.rows[1][i], head_dim)};
-            const float score = row_dot(own[0], other[0], head_dim) * view.scale;
+            const float score = row_dot(held[0], other[0], head_dim) * view.scale;
             const float probability = expf(score - lse[query]);
             const float factor = dropout_factor(view, query, token);
-            const float slope = row_dot(own[1], other[1], head_dim) * factor -
+            const float slope = row_dot(held[1], other[1], head_dim) * factor -
                                 (of_tokens ? memory.correction[i] : correction);
             row_add(sums[0], probability * slope * view.scale, other[0], head_dim);
             if (of_tokens)

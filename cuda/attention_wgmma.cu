@@ -10,12 +10,6 @@
 
 enum { WIDTH = 64, WGMMA_TOKENS = 208, PARTS = WIDTH / TILE };
 
-/* The number of rows in shared memory. */
-__device__ __host__ static inline int rows_padded(int count)
-{
-    return (count + TILE - 1) / TILE * TILE;
-}
-
 __device__ static inline unsigned char *shared_align(unsigned char *shared)
 {
     return shared + (0u - shared_address(shared)) % WGMMA_ALIGNMENT;
@@ -54,8 +48,8 @@ __device__ static inline void weights_pack(struct left_matrix (&weights)[PARTS],
 
 /* ---- Forward */
 
-/* Process parts * 16 tokens for the warp's 16 queries; the sums of the previous step may still be
- * computed, and those of this one at the end. Warps without queries only take part in products. */
+/* Process parts * 16 tokens for the warp's 16 queries. The products that add to tile.out still run
+ * when the function returns. Warps without queries only take part in products. */
 template <typename number, int parts>
 __device__ static inline void
 tokens_take(struct query_tile<WIDTH> &tile, struct left_matrix (&weights)[PARTS],
@@ -118,7 +112,7 @@ __global__ static void __launch_bounds__(WARPGROUP, 3)
 
 /* ---- Backward */
 
-/* Rows in shared memory: keys and values, queries and output gradients. */
+/* The head's four matrices in shared memory. */
 struct rows_shared {
     unsigned char *rows[4];
     uint32_t address[4];
@@ -126,7 +120,7 @@ struct rows_shared {
 };
 enum { KEYS, VALUES, QUERIES, DOUTS };
 
-/* The warp's 16 rows of a tile, 0 if they are padding. */
+/* Load the warp's 16 rows, from `row` on, of a matrix in shared memory; zeros past its last row. */
 __device__ static inline void left_load(struct left_matrix (&left)[PARTS],
                                         const struct rows_shared &shared, int which, int row)
 {
@@ -194,7 +188,7 @@ __device__ static inline void gradient_add(struct query_rows &its,
     wgmma_commit();
 }
 
-/* Also writes 0 for tokens that are not queries. */
+/* Compute and store the gradients of queries; 0 for tokens that are not queries. */
 template <typename number>
 __device__ static inline void
 queries_gradients(const struct attention_view &view, const struct backward_tensors &given,

@@ -29,7 +29,7 @@ struct grid {
     unsigned chunks, columns;
 };
 
-/* A thread's octets of a tensor: `count` ones that begin at elements at, at + step, ... */
+/* A thread's octets of a tensor: `count` octets, which begin at elements at, at + step, ... */
 struct position {
     int64_t channel, left; /* channels from there to the last one */
     int64_t at, step, count;
@@ -95,7 +95,8 @@ row_load(const void *values, const struct position &position, int64_t row) {
                             position.left, position.fits);
 }
 
-/* Load rows `first`, first + 1, ... of the thread; past its last row, row `first` again. */
+/* Load the thread's rows `first`, first + 1, ...; in place of rows past its last one, row `first`.
+ */
 template <typename number, int together>
 __device__ static inline void rows_load(struct packed_eight<number> (&rows)[together],
                                         const void *values, const struct position &position,
@@ -280,12 +281,9 @@ static void sums_launch(struct stream *stream, const struct batch_norm_sums *arg
 {
     struct grid grid = grid_of(args->rows, args->channels);
     double *partial = partial_sums(stream, grid);
-    if (eight_fits(args->x, args->channels))
-        GRID_LAUNCH_ONE((sums_kernel<number, true>), grid, SUMS_ROOM, stream,
-                        (const number *)args->x, partial);
-    else
-        GRID_LAUNCH_ONE((sums_kernel<number, false>), grid, SUMS_ROOM, stream,
-                        (const number *)args->x, partial);
+    const bool fits = eight_fits(args->x, args->channels);
+    GRID_LAUNCH_ONE((fits ? sums_kernel<number, true> : sums_kernel<number, false>), grid,
+                    SUMS_ROOM, stream, (const number *)args->x, partial);
     struct batch_norm_backward_sums sums = {};
     sums.rows = args->rows;
     sums.channels = args->channels;
@@ -377,12 +375,12 @@ __global__ static void __launch_bounds__(THREADS, BLOCKS_OF_SM)
     }
 }
 
-/* True if all tensors that are not NULL, [rows or one, channels], can be accessed as vectors. */
+/* True if all tensors, [rows, channels] or [channels], can be accessed as vectors. */
 static bool all_fit(int64_t channels, const void *const *tensors, int count)
 {
     bool fits = true;
     for (int i = 0; i < count; i++)
-        fits = fits && (tensors[i] == NULL || eight_fits(tensors[i], channels));
+        fits = fits && eight_fits(tensors[i], channels);
     return fits;
 }
 
@@ -449,7 +447,7 @@ __global__ static void __launch_bounds__(THREADS, BLOCKS_OF_SM)
         {
             struct eight dy = packed_open(dy_read[k]), x = packed_open(x_read[k]);
             if (args.add != NULL) {
-                if (recomputes) /* rare; not loaded earlier, for lack of registers */
+                if (recomputes) /* rare, so not loaded earlier, which would take registers */
                     add_read[k] = row_load<number>(args.add, position, row + k);
                 struct eight add = packed_open(add_read[k]);
                 for (int i = 0; i < 8; i++)

@@ -113,12 +113,12 @@ __global__ static void column_sums_kernel(const number *values, struct column_su
 {
     kernel_begin();
     SHARED_MEMORY(shared);
-    struct column_place place = column_place_of(sums);
+    struct column_position position = column_position_of(sums);
     struct eight sum = {};
 #pragma unroll 4
-    for (int64_t row = place.row; row < place.end; row += COLUMN_WARPS) {
+    for (int64_t row = position.row; row < position.end; row += COLUMN_WARPS) {
         struct eight eight =
-            eight_load_some(values + row * sums.width + place.column, place.left, fits);
+            eight_load_some(values + row * sums.width + position.column, position.left, fits);
         for (int i = 0; i < 8; i++)
             sum.value[i] += eight.value[i];
     }

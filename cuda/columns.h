@@ -37,21 +37,21 @@ static inline dim3 columns_grid(const struct column_sums *sums)
 }
 
 /* The rows and the columns of a thread. */
-struct column_place {
+struct column_position {
     uint32_t row, end; /* rows row, row + COLUMN_WARPS, ... before end */
     int column;
     int left; /* columns from there to the end of the row; without any there are no rows */
 };
 
-__device__ static inline struct column_place column_place_of(const struct column_sums &sums)
+__device__ static inline struct column_position column_position_of(const struct column_sums &sums)
 {
-    struct column_place place;
+    struct column_position position;
     uint32_t first = blockIdx.y * sums.chunk_rows, end = first + sums.chunk_rows;
-    place.column = (int)(blockIdx.x * BLOCK_COLUMNS + threadIdx.x % WARP * 8);
-    place.left = (int)sums.width - place.column;
-    place.row = first + threadIdx.x / WARP;
-    place.end = place.left <= 0 ? 0 : end < sums.rows ? end : sums.rows;
-    return place;
+    position.column = (int)(blockIdx.x * BLOCK_COLUMNS + threadIdx.x % WARP * 8);
+    position.left = (int)sums.width - position.column;
+    position.row = first + threadIdx.x / WARP;
+    position.end = position.left <= 0 ? 0 : end < sums.rows ? end : sums.rows;
+    return position;
 }
 
 /* Store the block's sums, given those of its threads. All threads must call it. */

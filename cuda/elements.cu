@@ -90,7 +90,7 @@ __global__ static void dropout_kernel(struct octets octets, const number *x, num
                                       struct mask mask, struct mask path)
 {
     kernel_begin();
-    struct octet_place octet;
+    struct octet_position octet;
     if (!octet_find(octets, &octet))
         return;
     struct eight eight = eight_load_some(x + octet.at, octet.left, octets.fits);
@@ -128,7 +128,7 @@ __global__ static void bias_relu_kernel(struct octets octets, number *y, const n
                                         bool relus)
 {
     kernel_begin();
-    struct octet_place octet;
+    struct octet_position octet;
     if (!octet_find(octets, &octet))
         return;
     struct eight eight = eight_load_some(y + octet.at, octet.left, octets.fits);

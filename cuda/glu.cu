@@ -14,7 +14,7 @@ template <typename number>
 __global__ static void glu_forward_kernel(struct octets octets, const number *x, number *y)
 {
     kernel_begin();
-    struct octet_place octet;
+    struct octet_position octet;
     if (!octet_find(octets, &octet))
         return;
     int64_t in_x = octet.at + octet.row * octets.width;
@@ -30,7 +30,7 @@ __global__ static void glu_backward_kernel(struct octets octets, const number *x
                                            number *dx)
 {
     kernel_begin();
-    struct octet_place octet;
+    struct octet_position octet;
     if (!octet_find(octets, &octet))
         return;
     int64_t in_x = octet.at + octet.row * octets.width;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-/* Shared by kernels: sums over a warp and a block in a fixed order, dropout masks with the same
- * random numbers as on the CPU, and the number of blocks of a launch. */
+/* Shared by kernels: the number of blocks of a launch, the octets of elementwise kernels, sums over
+ * a warp and a block in a fixed order, and dropout masks with the same random numbers as on the
+ * CPU. */
 #ifndef VITTRAIN_CUDA_KERNEL_H
 #define VITTRAIN_CUDA_KERNEL_H
 
@@ -50,14 +51,14 @@ static inline struct octets octets_of(int64_t rows, int64_t width, int64_t rows_
                            fits};
 }
 
-struct octet_place {
+struct octet_position {
     int64_t at;                /* index of its first element */
     int64_t row, column, left; /* left: elements from there to the end of the row */
-    int64_t sample, of_sample; /* its number in the sample, for masks */
+    int64_t sample, of_sample; /* of_sample: the octet's number in the sample, for masks */
 };
 
 /* Find the octet of a thread. Return false if there is none. */
-__device__ static inline bool octet_find(const struct octets &octets, struct octet_place *octet)
+__device__ static inline bool octet_find(const struct octets &octets, struct octet_position *octet)
 {
     uint32_t number = blockIdx.x * blockDim.x + threadIdx.x;
     if (number >= octets.count)
@@ -73,18 +74,11 @@ __device__ static inline bool octet_find(const struct octets &octets, struct oct
     return true;
 }
 
-/* Return the sum or maximum over the warp to every lane; all lanes must call it. */
+/* Return the sum over the warp to every lane; all lanes must call it. */
 template <typename number> __device__ static inline number warp_sum(number value)
 {
     for (int distance = WARP / 2; distance > 0; distance /= 2)
         value += __shfl_xor_sync(0xffffffffu, value, distance);
-    return value;
-}
-
-__device__ static inline float warp_max(float value)
-{
-    for (int distance = WARP / 2; distance > 0; distance /= 2)
-        value = fmaxf(value, __shfl_xor_sync(0xffffffffu, value, distance));
     return value;
 }
 

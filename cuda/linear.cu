@@ -55,7 +55,7 @@ __global__ static void gelu_kernel(struct octets octets, const number *pre, numb
                                    struct mask mask)
 {
     kernel_begin();
-    struct octet_place octet;
+    struct octet_position octet;
     if (!octet_find(octets, &octet))
         return;
     struct eight eight = eight_load_some(pre + octet.at, octet.left, octets.fits);
@@ -83,22 +83,22 @@ __global__ static void __launch_bounds__(COLUMN_THREADS, drops ? 4 : GRADIENT_BL
 {
     kernel_begin(COLUMN_THREADS);
     SHARED_MEMORY(shared);
-    struct column_place place = column_place_of(sums);
+    struct column_position position = column_position_of(sums);
     uint32_t octets = (uint32_t)(sums.width + 7) / 8;
     struct eight sum = {};
-    for (uint32_t row = place.row; row < place.end; row += COLUMN_WARPS) {
-        int64_t at = row * sums.width + place.column;
-        struct eight eight = eight_load_some(dx + at, place.left, fits);
-        struct eight x = eight_load_some(pre + at, place.left, fits);
+    for (uint32_t row = position.row; row < position.end; row += COLUMN_WARPS) {
+        int64_t at = row * sums.width + position.column;
+        struct eight eight = eight_load_some(dx + at, position.left, fits);
+        struct eight x = eight_load_some(pre + at, position.left, fits);
         if (drops)
             mask_apply(mask, (first_row + row) / rows_per_sample,
-                       (first_row + row) % rows_per_sample * octets + (uint32_t)place.column / 8,
+                       (first_row + row) % rows_per_sample * octets + (uint32_t)position.column / 8,
                        &eight);
         for (int i = 0; i < 8; i++) {
             eight.value[i] *= gelu_slope(x.value[i], tanh);
             sum.value[i] += eight.value[i];
         }
-        eight_store_some(dx + at, eight, place.left, fits);
+        eight_store_some(dx + at, eight, position.left, fits);
     }
     column_sums_store(sums, sum, shared);
 }
@@ -110,7 +110,7 @@ __global__ static void drop_kernel(struct octets octets, const number *sum, cons
                                    struct mask path)
 {
     kernel_begin();
-    struct octet_place octet;
+    struct octet_position octet;
     if (!octet_find(octets, &octet))
         return;
     struct eight eight = eight_load_some(sum + octet.at, octet.left, octets.fits);
@@ -263,8 +263,8 @@ static void backward_rows(struct stream *stream, const struct linear_backward *a
     NUMBER_SWITCH(args->type, gelu_gradient_launch, stream, args, sums, first, rows);
 }
 
-/* ---- A product and the kernel with GELU after it, in chunks of rows: the product's output stays
- * in the L2 cache until the kernel reads it, but smaller products are slower. */
+/* ---- A product and the GELU kernel after it, in chunks of rows: the product's output stays in the
+ * L2 cache until the kernel reads it, but smaller products are slower. */
 struct gelu_step {
     struct stream *stream;
     const struct linear_forward *forward;   /* NULL in the backward pass */
@@ -275,7 +275,8 @@ struct gelu_step {
 };
 
 /* Return the rows per chunk: all rows, or as many as fill half or three quarters of the L2 cache; 0
- * if the tensor is not larger. Tiles of products have 128 rows. */
+ * if the tensor is not larger than that. Chunks are whole tiles of a product, of 128 rows, and
+ * whole chunks of the column sums. */
 static int64_t chunk_rows(const struct gelu_step *step, int variant)
 {
     int64_t row_bytes = step->width * (int64_t)type_size(step->type);
@@ -343,7 +344,7 @@ void cuda_linear_forward(struct stream *stream, const struct linear_forward *arg
     }
 }
 
-/* Chunks of sums have 32, 64 or 128 rows, which divide the variants' chunks. */
+/* The sums have chunks of 32, 64 or 128 rows, more if the workspace is too small. */
 static void backward_gelu(struct stream *stream, const struct linear_backward *args)
 {
     struct gelu_step step = {stream, NULL, args, args->type, args->rows, args->in, args->out, {}};

@@ -243,14 +243,14 @@ template <int octets_held> __device__ static inline void warps_add(struct eight 
     for (int givers, warps = (int)blockDim.x / WARP; warps > 1; warps -= givers) {
         givers = warps / 2;
         int keepers = warps - givers;
-        float *own = room + ((warp % keepers * octets_held) * WARP + lane) * 8;
+        float *slot = room + ((warp % keepers * octets_held) * WARP + lane) * 8;
         if (warp >= keepers && warp < warps)
             for (int k = 0; k < octets_held; k++)
-                eight_store(own + k * WARP * 8, sums[k]);
+                eight_store(slot + k * WARP * 8, sums[k]);
         __syncthreads();
         if (warp < givers)
             for (int k = 0; k < octets_held; k++) {
-                struct eight other = eight_load(own + k * WARP * 8);
+                struct eight other = eight_load(slot + k * WARP * 8);
                 for (int i = 0; i < 8; i++)
                     sums[k].value[i] += other.value[i];
             }

@@ -183,8 +183,8 @@ __device__ static inline void eight_store_global(number16 *to, const struct eigh
     vector_store_global(to, eight_pack<number16>(eight));
 }
 
-/* True if rows of `width` elements can be accessed eight at a time. Called by the host, once per
- * launch. */
+/* True if rows of `width` elements can be accessed eight at a time; `memory` may be NULL. Called by
+ * the host, once per launch. */
 static inline bool eight_fits(const void *memory, int64_t width)
 {
     return width % 8 == 0 && (uintptr_t)memory % 16 == 0;

@@ -190,14 +190,10 @@ static void max_forward_launch(struct stream *stream, const struct max_pool_forw
                      convolved_size(args->width, args->kernel, args->stride, args->padding);
     bool fits = eight_fits(args->x, args->channels) && eight_fits(args->y, args->channels);
     struct pool pool = pool_of(args, pixels, fits);
-    if (pool.octets > 0 && fits)
-        KERNEL_LAUNCH((max_forward_kernel<number, true>), blocks_for(pool.octets, THREADS), THREADS,
-                      0, stream->handle, pool, (const number *)args->x, (number *)args->y,
-                      args->index);
-    else if (pool.octets > 0)
-        KERNEL_LAUNCH((max_forward_kernel<number, false>), blocks_for(pool.octets, THREADS),
-                      THREADS, 0, stream->handle, pool, (const number *)args->x, (number *)args->y,
-                      args->index);
+    if (pool.octets > 0)
+        KERNEL_LAUNCH((fits ? max_forward_kernel<number, true> : max_forward_kernel<number, false>),
+                      blocks_for(pool.octets, THREADS), THREADS, 0, stream->handle, pool,
+                      (const number *)args->x, (number *)args->y, args->index);
 }
 
 void cuda_max_pool_forward(struct stream *stream, const struct max_pool_forward *args)
@@ -209,7 +205,7 @@ template <typename number>
 static void max_backward_launch(struct stream *stream, const struct max_pool_backward *args)
 {
     bool fits = eight_fits(args->dy, args->channels) && eight_fits(args->dx, args->channels) &&
-                (args->add == NULL || eight_fits(args->add, args->channels));
+                eight_fits(args->add, args->channels);
     struct pool pool = pool_of(args, args->batch * args->height * args->width, fits);
     if (pool.octets > 0)
         KERNEL_LAUNCH(max_backward_kernel<number>, blocks_for(pool.octets, THREADS), THREADS, 0,

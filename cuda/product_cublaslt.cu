@@ -149,8 +149,8 @@ static cublasLtMatmulPreference_t preference_open(const struct product_descripto
     return preference;
 }
 
-/* Append what the heuristics propose with these reduction schemes of split-K to the list, as long
- * as it has at most `most` algorithms. Return its new length. */
+/* Append the algorithms that the heuristics propose with these reduction schemes of split-K to the
+ * list, without duplicates, until it has `most`. Return its new length. */
 static int algorithms_add(struct product_library *library,
                           const struct product_descriptors *descriptors, uint32_t reductions,
                           struct choice *algorithms, int count, int most, const char **reason)

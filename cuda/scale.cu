@@ -9,12 +9,12 @@ __global__ static void scale_backward_kernel(struct scale_backward args, struct 
 {
     kernel_begin();
     SHARED_MEMORY(shared);
-    struct column_place place = column_place_of(sums);
-    int64_t at = place.column, left = place.left;
+    struct column_position position = column_position_of(sums);
+    int64_t at = position.column, left = position.left;
     struct eight sum = {}, scale = {};
     if (left > 0)
         scale = eight_load_some((const number *)args.scale + at, left, fits);
-    for (int64_t row = place.row; row < place.end; row += COLUMN_WARPS) {
+    for (int64_t row = position.row; row < position.end; row += COLUMN_WARPS) {
         uint32_t sample = (uint32_t)row / (uint32_t)args.rows_per_sample;
         int64_t row_of_sample = row - (int64_t)sample * args.rows_per_sample;
         struct eight g =

@@ -11,12 +11,11 @@ enum { VARIANTS_MOST = 4 };
 /* Queue a variant. Return false if it cannot run; nothing is queued then. */
 typedef bool variant_queue(void *context, int variant);
 
-/* Return the seconds that a variant takes: the median of 10 runs, or of fewer (at least 3) that
- * take 10 ms together. INFINITY if it cannot run. Two runs before them load the kernels and
- * estimate the time. Variant 0, the first one of a choice, also runs for about 10 ms (at most 100
- * runs) before, since an idle GPU has another clock; the others follow without a pause. So a choice
- * takes at most 12 ms per variant and 10 ms, if a run takes less than 1 ms, and 5 runs per variant
- * if it takes more than 10 ms. */
+/* Return the seconds that a variant takes, INFINITY if it cannot run: the median of 10 runs, or of
+ * as many as fit into 10 ms, but at least 3. Two runs before them load the kernels and estimate the
+ * time. Variant 0 is measured first; it also runs for about 10 ms (at most 100 runs) before,
+ * because the clock of an idle GPU differs. So a choice takes at most 10 ms and 12 ms per variant
+ * if a run takes less than 1 ms, and 5 runs per variant if a run takes more than 10 ms. */
 double variant_time(struct stream *stream, variant_queue *queue, void *context, int variant);
 
 /* Call this before choices_make, which locks the file of choices: wait for the stream and for this

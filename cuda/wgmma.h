@@ -5,15 +5,15 @@
  * memory, in rows of 64 elements whose octets are swizzled as by shared_offset<64> (attention.h);
  * the memory's start is a multiple of 1024 bytes.
  *
- * Products run while the threads go on, and access shared memory as the asynchronous proxy:
+ * Products run asynchronously and access shared memory through the asynchronous proxy:
  *
  *     copies_wait(), wgmma_publish(), barrier: makes rows in shared memory visible to products
  *     wgmma_begin(): after changes of registers that products use
  *     wgmma_add(), ...
- *     wgmma_commit(), wgmma_wait(): until then nobody may change operands or access sums
+ *     wgmma_commit(), wgmma_wait(): until then operands must not change, nor sums be accessed
  *
- * Compilers know nothing of products that still run: wgmma_hold() of each register that they use,
- * before wgmma_begin and after wgmma_wait, keeps its accesses on that side. */
+ * The compiler does not know which registers a running product uses: wgmma_hold() of each of them,
+ * before wgmma_begin and after wgmma_wait, prevents moves of accesses past these calls. */
 #ifndef VITTRAIN_CUDA_WGMMA_H
 #define VITTRAIN_CUDA_WGMMA_H
 

@@ -9,8 +9,8 @@
 
 enum { WARP = 32, WARPGROUP = 128, THREADS_MOST = 1024, ALIGNMENT = 1024 };
 
-/* A product of one thread that runs: two rows of the left operand, two columns of each of `blocks`
- * blocks of the right one. */
+/* One thread's part of a product that still runs: two rows of the left operand, two columns of each
+ * of `blocks` blocks of the right one. */
 struct running {
     float *sums;
     int blocks;
@@ -30,11 +30,11 @@ struct copy {
 static struct {
     std::vector<struct copy> copies;
     std::vector<struct running> running;
-    bool begun;  /* wgmma.fence was executed since the last wait */
-    size_t done; /* products issued by the warp */
+    bool begun;    /* wgmma.fence was executed since the last wait */
+    size_t issues; /* products that the thread has issued in this block */
 } threads[THREADS_MOST];
 
-/* What each warp of a warpgroup issues, in order. */
+/* The products that each warp of a warpgroup issues, in order. */
 struct issued {
     uint64_t right;
     int blocks;
@@ -64,7 +64,7 @@ void emulated_copies_wait(void)
     threads[thread_number()].copies.clear();
 }
 
-/* The window of shared memory; its start is not aligned to more than 16 bytes. */
+/* The address of a block's shared memory in the shared window: a multiple of 16 bytes only. */
 enum { WINDOW = 1040 };
 
 uint32_t emulated_shared_address(const void *shared)
@@ -101,7 +101,7 @@ static void descriptor_check(uint64_t descriptor)
 static void issue_check(unsigned thread, uint64_t right, int blocks, bool transposed)
 {
     std::vector<struct issued> &all = warpgroups[thread / WARPGROUP];
-    size_t number = threads[thread].done++;
+    size_t number = threads[thread].issues++;
     if (number == all.size())
         all.push_back({right, blocks, transposed});
     const struct issued &first = all[number];
@@ -159,7 +159,7 @@ void emulated_wgmma_commit(void)
         product.committed = true;
 }
 
-/* All groups end. */
+/* Wait for all groups. */
 void emulated_wgmma_wait(void)
 {
     auto &mine = threads[thread_number()];
@@ -189,7 +189,7 @@ void asynchronous_end(void)
     auto &mine = threads[thread_number()];
     if (!mine.running.empty() || !mine.copies.empty())
         emulated_fault("ends before a product or copy");
-    if (mine.done != warpgroups[thread_number() / WARPGROUP].size())
+    if (mine.issues != warpgroups[thread_number() / WARPGROUP].size())
         emulated_fault("warps of a warpgroup issue different products");
     mine.begun = false;
 }
@@ -197,7 +197,7 @@ void asynchronous_end(void)
 void asynchronous_begin(void)
 {
     for (auto &thread : threads)
-        thread.done = 0;
+        thread.issues = 0;
     for (auto &warpgroup : warpgroups)
         warpgroup.clear();
 }
