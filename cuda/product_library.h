@@ -25,8 +25,8 @@ struct product_descriptors *product_descriptors_open(const struct product_shape 
 void product_descriptors_close(struct product_descriptors *descriptors);
 
 /* Write the algorithms that the library proposes for the shape with at most WORKSPACE_PRODUCTS
- * bytes, best first, at most `most`. Their summation order is fixed. Return their number; if it is
- * 0, *reason is the library's reason. */
+ * bytes, the best one first, at most `most`. Their summation order is fixed. Return their number;
+ * if it is 0, *reason is the library's reason. */
 int product_algorithms(struct product_library *library,
                        const struct product_descriptors *descriptors, struct choice *algorithms,
                        int most, const char **reason);
