@@ -285,6 +285,41 @@ TEST(large_scores_and_no_lse)
     }
 }
 
+/* All scores are -128, so that the exponential of a padding token's 0 overflows. Values and output
+ * gradients are 1: so are outputs and gradients of values, and the others are 0. */
+TEST(low_scores_of_padded_rows)
+{
+    enum { TOKENS = 33, DIM = 64, COUNT = TOKENS * 3 * DIM };
+    const uint16_t of_part[3] = {0x4080, 0xc080, 0x3f80}; /* 4, -4, 1 in bf16 */
+    for (int variant = 0; variant < 3; variant++) {
+        DEVICE_TEST(test, 1);
+        uint16_t *qkv = device_test_zeros(&test, TYPE_BF16, COUNT);
+        uint16_t *dout = device_test_zeros(&test, TYPE_BF16, TOKENS * DIM);
+        void *out = device_test_zeros(&test, TYPE_BF16, TOKENS * DIM);
+        void *dqkv = device_test_zeros(&test, TYPE_BF16, COUNT);
+        float *lse = device_test_zeros(&test, TYPE_FP32, TOKENS);
+        double *expected = device_test_expected(&test, COUNT);
+        for (int i = 0; i < COUNT; i++) {
+            qkv[i] = of_part[i / DIM % 3];
+            expected[i] = i / DIM % 3 == 2;
+        }
+        for (int i = 0; i < TOKENS * DIM; i++)
+            dout[i] = of_part[2];
+        for (int round = 0; round < 2; round++) {
+            DEVICE_RUN(&test, attention_forward, .type = TYPE_BF16, .batch = 1, .tokens = TOKENS,
+                       .queries = TOKENS, .heads = 1, .head_dim = DIM, .scale = 0.125f, .qkv = qkv,
+                       .out = out, .lse = lse);
+            DEVICE_RUN(&test, attention_backward, .type = TYPE_BF16, .batch = 1, .tokens = TOKENS,
+                       .queries = TOKENS, .heads = 1, .head_dim = DIM, .scale = 0.125f, .qkv = qkv,
+                       .out = out, .dout = dout, .lse = lse, .dqkv = dqkv);
+            if (round == 0 && test.device->backend->choices_export != NULL)
+                device_test_choose(&test, "attention ", variant);
+        }
+        device_test_wait(&test);
+        device_test_near(&test, "dqkv", dqkv, expected, 0.01, 1);
+    }
+}
+
 /* Sizes reported as supported work: each is run with the maximum number of tokens. With all of them
  * as queries this takes too long on an emulated GPU; one query needs the same memory. */
 TEST(most_tokens_fit)
