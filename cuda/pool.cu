@@ -75,10 +75,10 @@ __device__ static inline struct eight_indices indices_load(const uint8_t *from, 
 enum { POOL_TOGETHER = 9 };
 
 template <typename number, bool fits>
-__global__ static void max_forward_kernel(struct pool pool, const number *x, number *y,
-                                          uint8_t *index)
+__global__ static void __launch_bounds__(THREADS, 1)
+    max_forward_kernel(struct pool pool, const number *x, number *y, uint8_t *index)
 {
-    kernel_begin();
+    kernel_begin(THREADS);
     struct pool_position position;
     if (!position_find(pool, pool.out_height, pool.out_width, &position))
         return;
