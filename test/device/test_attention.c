@@ -266,6 +266,22 @@ TEST(variants_give_the_same_bits)
     }
 }
 
+/* Other GPUs take variant 0; wgmma would end the emulation. */
+TEST(wgmma_is_only_for_hopper)
+{
+    static const char *const capabilities[] = {"80", "100"};
+    const struct attention_case it = {TYPE_BF16, 1, 17, 17, 1, 64, 0};
+    DEVICE_TEST(hopper, 1);
+    for (int i = 0; i < 2 && device_test_is_emulated(&hopper); i++) {
+        setenv("VITTRAIN_EMULATION_CAPABILITY", capabilities[i], 1);
+        DEVICE_TEST(test, 1);
+        run(&test, &it);
+        const struct attention attention = run_variant(&test, &it, 2, "attention_backward_kernel");
+        check(&test, &it, &attention);
+    }
+    unsetenv("VITTRAIN_EMULATION_CAPABILITY");
+}
+
 /* Evaluation stores no sums; scores that differ widely neither overflow nor vanish. */
 TEST(large_scores_and_no_lse)
 {

@@ -115,6 +115,8 @@ void emulated_wgmma_add(float *sums, int blocks, const uint32_t left[4], uint64_
     unsigned thread = thread_number();
     const int count = blocks * 4, q = emulated_lane() % 4, g = emulated_lane() / 4;
     struct running *before = NULL;
+    if (device_capability() != 90)
+        emulated_fault("wgmma with compute capability %d", device_capability());
     descriptor_check(right);
     issue_check(thread, right, blocks, transposed);
     for (struct running &other : threads[thread].running)
