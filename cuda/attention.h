@@ -21,8 +21,8 @@ enum {
     CHUNK_MOST = 320, /* tokens; a multiple of STEP, so that steps do not depend on the GPU */
 };
 
-/* How a pass in 16 bits is computed; the fastest one is chosen (variant.h). All give the same bits,
- * except those of dqkv_sums. */
+/* How a pass in 16 bits is computed; the fastest one is chosen (variant.h). All return the same
+ * bits; only those of dqkv_sums differ. */
 enum attention_variant {
     ATTENTION_4_WARPS, /* at most 4 warps per block */
     ATTENTION_8_WARPS, /* at most 8 */
@@ -532,6 +532,24 @@ __device__ static inline void corrections_find(float (&correction)[2],
     }
     correction[0] = quad_sum(correction[0]);
     correction[1] = quad_sum(correction[1]);
+}
+
+/* Find tile.lse, as in query_sums, from that of the forward pass, and store it and
+ * tile.correction for the other pass. */
+template <typename tile_type>
+__device__ static inline void query_sums_store(tile_type &tile, const struct attention_view &view,
+                                               const float *lse, const struct query_sums &sums)
+{
+    int lane = (int)threadIdx.x % WARP;
+    UNROLL
+    for (int lower = 0; lower < 2; lower++) {
+        int query = tile.first + lane / 4 + 8 * lower;
+        tile.lse[lower] = query < view.queries ? lse[query] * LOG2_E : INFINITY;
+        if (lane % 4 != 0)
+            continue;
+        sums.lse[query] = tile.lse[lower];
+        sums.correction[query] = tile.correction[lower];
+    }
 }
 
 #endif

@@ -19,7 +19,6 @@ __device__ static inline void
 gradient_begin(struct query_gradient<width> &tile, const struct attention_view &view,
                const struct backward_tensors &given, const struct query_sums &sums)
 {
-    int lane = (int)threadIdx.x % WARP;
     const float *lse = given.lse + (int64_t)blockIdx.x * view.queries;
     tile_load<number, width>(tile.dout, out_rows(view, (const number *)given.dout), tile.first,
                              view.head_dim);
@@ -28,15 +27,7 @@ gradient_begin(struct query_gradient<width> &tile, const struct attention_view &
     corrections_find<number, width>(tile.correction, tile.dout, tile.query);
     tile_load<number, width>(tile.query, qkv_rows(view, (const number *)given.qkv, 0, view.queries),
                              tile.first, view.head_dim);
-    UNROLL
-    for (int lower = 0; lower < 2; lower++) {
-        int query = tile.first + lane / 4 + 8 * lower;
-        tile.lse[lower] = query < view.queries ? lse[query] * LOG2_E : INFINITY;
-        if (lane % 4 != 0)
-            continue;
-        sums.lse[query] = tile.lse[lower];
-        sums.correction[query] = tile.correction[lower];
-    }
+    query_sums_store(tile, view, lse, sums);
 }
 
 /* Add the contribution of 16 tokens at `row` in shared memory. */

@@ -194,11 +194,10 @@ __device__ static inline void
 queries_gradients(const struct attention_view &view, const struct backward_tensors &given,
                   const struct rows_shared &shared, const struct query_sums &sums)
 {
-    int warp = (int)threadIdx.x / WARP, lane = (int)threadIdx.x % WARP;
     const float *lse = given.lse + (int64_t)blockIdx.x * view.queries;
     struct query_rows its = {};
     for (int first = 0; first < view.tokens; first += WGMMA_ROWS) {
-        its.first = first + warp * TILE;
+        its.first = first + (int)threadIdx.x / WARP * TILE;
         UNROLL
         for (int i = 0; i < WIDTH / 8; i++)
             its.sums[i] = {};
@@ -208,15 +207,7 @@ queries_gradients(const struct attention_view &view, const struct backward_tenso
             left_load(its.dout, shared, DOUTS, its.first);
             corrections_find<number, WIDTH>(its.correction, its.dout, its.query);
             left_load(its.query, shared, QUERIES, its.first);
-            UNROLL
-            for (int lower = 0; lower < 2; lower++) {
-                int query = its.first + lane / 4 + 8 * lower;
-                its.lse[lower] = query < view.queries ? lse[query] * LOG2_E : INFINITY;
-                if (lane % 4 != 0)
-                    continue;
-                sums.lse[query] = its.lse[lower];
-                sums.correction[query] = its.correction[lower];
-            }
+            query_sums_store(its, view, lse, sums);
             int token = 0;
             for (; token + STEP <= view.chunk; token += STEP)
                 gradient_add<number, STEP / TILE>(its, view, shared, token);

@@ -95,7 +95,7 @@ row_load(const void *values, const struct position &position, int64_t row) {
                             position.left, position.fits);
 }
 
-/* Load the thread's rows `first`, first + 1, ...; in place of rows past its last one, row `first`.
+/* Load the thread's rows `first`, first + 1, ...; row `first` instead of those past its last one.
  */
 template <typename number, int together>
 __device__ static inline void rows_load(struct packed_eight<number> (&rows)[together],

@@ -269,7 +269,7 @@ static int64_t configs_read(const struct engine_device *device, descriptor graph
 }
 
 /* Build the plan of the first accepted engine in cuDNN's list that can be built. Return false if
- * there is none. */
+ * no such engine exists. */
 static bool engine_open(const struct engine_device *device, descriptor graph,
                         cudnnBackendHeurMode_t mode, bool tensor_cores, size_t limit,
                         struct engine *engine)

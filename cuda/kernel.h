@@ -57,7 +57,7 @@ struct octet_position {
     int64_t sample, of_sample; /* of_sample: the octet's number in the sample, for masks */
 };
 
-/* Find the octet of a thread. Return false if there is none. */
+/* Find the octet of a thread. Return false in threads past the last one. */
 __device__ static inline bool octet_find(const struct octets &octets, struct octet_position *octet)
 {
     uint32_t number = blockIdx.x * blockDim.x + threadIdx.x;

@@ -64,7 +64,8 @@ struct device_backend {
      * the gradient of its bias. */
     bool sums_gradients;
 
-    /* True if such a convolution can read images as they are (shape.images). NULL: none can. */
+    /* True if a convolution of this shape can read images channels first (shape.images). NULL: no
+     * convolution can. */
     bool (*convolution_reads_images)(enum data_type type, const struct convolution_shape *shape);
     /* Return the bytes of workspace that a convolution of this shape needs, forward and backward.
      */
